@@ -1,0 +1,46 @@
+# make demo and make test work from a fresh clone with only Python 3.11+, pip and make: they build .venv themselves.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help setup demo test lint bench clean
+
+help:
+	@echo "make setup   create .venv with the library in it"
+	@echo "make demo    learn a map and draw it (a few minutes)"
+	@echo "make test    run the tests"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   throughput of every mixer, as a ratio to rope"
+
+setup: $(READY)
+
+demo: $(READY)
+	$(BIN)/mapformers demo $(ARGS)
+
+test: $(READY_DEV)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(READY_DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/throughput.py $(ARGS)
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found; name yours, as in: make setup PYTHON=python3.12"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (once)"
+	$(PIP_INSTALL) --editable .
+	touch $@
+
+$(READY_DEV): $(READY)
+	$(PIP_INSTALL) --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,47 @@
+"""`mapformers eval`: measure a trained run on splits of its task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from mapformers.cli.parse import parse
+from mapformers.cli.tables import split_table
+from mapformers.errors import require
+from mapformers.training.loop import measure_splits
+from mapformers.training.run import RunFolder
+
+PROG = "mapformers eval"
+DESCRIPTION = """Measure a trained run on its task's splits, with fresh sequences.
+
+  mapformers eval runs/navigation-mapwm-seed0
+  mapformers eval runs/navigation-mapwm-seed0 --splits iid ood-sparse --n-sequences 2048
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    run_dir: tyro.conf.Positional[Path]
+    """The folder that `mapformers train` wrote."""
+    splits: tuple[str, ...] = ()
+    """Names of splits (all of the task's unless given)."""
+    n_sequences: int = 512
+    """Sequences per split."""
+
+
+def main(args: Sequence[str]) -> int:
+    asked = parse(Arguments, args, PROG, DESCRIPTION)
+    require(asked.n_sequences >= 1, f"--n-sequences must be at least 1, not {asked.n_sequences}.")
+    folder, config = RunFolder.open(asked.run_dir)
+    task = config.build_task()
+    for split in asked.splits:
+        task.split_settings(split)
+    model, step, complaints = folder.load_model(config)
+    console = Console(stderr=True)
+    for complaint in complaints:
+        console.print(complaint, highlight=False, soft_wrap=True)
+    splits = measure_splits(model, config, list(asked.splits) or None, asked.n_sequences)
+    Console().print(split_table(splits, f"{config.model.layers[0].name} on {config.task}, step {step}"))
+    return 0

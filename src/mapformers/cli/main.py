@@ -1,0 +1,52 @@
+"""`mapformers COMMAND`: find the command, run it, and turn wrong input into one sentence and exit code 2."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from mapformers.cli import demo, evaluate, look, reproduce, train
+from mapformers.errors import UserError, unknown
+
+COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "demo": (demo.main, "learn a map of a 2D world in minutes, and see it"),
+    "train": (train.main, "train a model on a task"),
+    "eval": (evaluate.main, "measure a trained run on every split"),
+    "show": (look.show_main, "draw a sample of a task"),
+    "list": (look.list_main, "names of models, tasks and recipes"),
+    "reproduce": (reproduce.main, "run the rows of a table of the paper"),
+    "report": (reproduce.report_main, "print a table of the paper beside ours"),
+}
+
+HELP = """usage: mapformers COMMAND [options]
+
+Learn cognitive maps: transformers whose position is path-integrated from the tokens they read.
+
+{commands}
+
+  mapformers demo                                     start here
+  mapformers show navigation                          what the model gets to see
+  mapformers train --task navigation --model mapwm    a run of your own, in runs/
+  mapformers COMMAND --help                           more on each
+"""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    args = list(sys.argv[1:] if args is None else args)
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(HELP.format(commands="\n".join(f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items())))
+        return 0
+    try:
+        if args[0] not in COMMANDS:
+            raise unknown("command", args[0], COMMANDS)
+        return COMMANDS[args[0]][0](args[1:])
+    except UserError as error:
+        print(f"mapformers: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""`mapformers train`: a model on a task, into a run folder."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from mapformers.cli.parse import parse, parse_known
+from mapformers.cli.tables import split_table
+from mapformers.config import to_dict
+from mapformers.mixers import LAYERS
+from mapformers.model import model_config
+from mapformers.tasks import TASKS
+from mapformers.training.config import TrainConfig
+from mapformers.training.loop import resume, train
+from mapformers.training.run import RunConfig
+
+PROG = "mapformers train"
+DESCRIPTION = """Train a model on a task.
+
+  mapformers train --task navigation --model mapwm
+  mapformers train --task navigation --dims 1 --model rope --n-layers 4 --n-heads 2 --d-model 128 --seed 3
+  mapformers train --task navigation --model mapwm --resume
+
+Name a task and a model, then --help, to see the settings of both.
+"""
+Scale = Literal["smoke", "cpu", "paper"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to train, how much, and where to."""
+
+    task: str
+    """A name from `mapformers list tasks`."""
+    model: str
+    """A name from `mapformers list models`."""
+    scale: Scale = "cpu"
+    """smoke: seconds, to see that it runs; cpu: minutes on a laptop; paper: the paper's own budget."""
+    seed: int = 0
+    """Of the initialisation and of all data."""
+    out: Path | None = None
+    """Run folder (runs/TASK-MODEL-seedN unless given)."""
+    resume: bool = False
+    """Go on with the run in that folder from its newest checkpoint."""
+
+    @property
+    def folder(self) -> Path:
+        return self.out or Path("runs") / f"{self.task}-{self.model}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The decoder."""
+
+    d_model: int = 64
+    """Width of the residual stream."""
+    n_layers: int = 1
+    """Number of layers."""
+    n_heads: int = 1
+    """Attention heads."""
+    head_dim: int | None = None
+    """Size of a head (None: d_model / n_heads)."""
+    mlp_ratio: int = 4
+    """Width of the MLP over d_model."""
+
+
+def main(args: Sequence[str]) -> int:
+    if not {"--task", "--model"} <= {arg.split("=")[0] for arg in args}:
+        parse(Choice, args, PROG, DESCRIPTION)  # --help, or what is missing
+    choice, config = run_config(args)
+    console = Console(stderr=True)
+    title = f"{choice.model} on {choice.task}"
+    result = resume(choice.folder, console, title) if choice.resume else train(config, choice.folder, console, title)
+    Console().print(split_table(result["splits"], f"{title}, seed {config.seed}"))
+    console.print(f"Run folder: {choice.folder}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def run_config(args: Sequence[str]) -> tuple[Choice, RunConfig]:
+    """The run that a command line asks for. Names first, then the settings those names bring with them."""
+    quiet = [arg for arg in args if arg not in ("-h", "--help")]
+    choice = parse_known(Choice, quiet, PROG)
+    task_entry, layer = TASKS[choice.task], LAYERS[choice.model]
+
+    world: Any = parse_known(task_entry.settings, quiet, PROG)
+    task = task_entry.build(world)
+    suggested = task.model_defaults()
+    sizes = Sizes(**{k: v for k, v in suggested.items() if k in Sizes.__dataclass_fields__})
+    known = {field.name for field in dataclasses.fields(layer.options)}
+    options = layer.options(**{k: v for k, v in suggested.items() if k in known})
+
+    fields: list[tuple[str, Any, Any]] = [
+        ("choice", Choice, choice),
+        ("task_settings", task_entry.settings, world),
+        ("sizes", Sizes, sizes),
+        ("model_options", layer.options, options),
+        ("training", TrainConfig, task.training(choice.scale)),
+    ]
+    everything = dataclasses.make_dataclass("Train", fields, frozen=True)
+    chosen: Any = parse(everything, args, PROG, DESCRIPTION)
+    settings = {**to_dict(chosen.sizes), **to_dict(chosen.model_options)}
+    model = model_config(choice.model, vocab_size=task.vocab_size, **settings)
+    return choice, RunConfig(choice.task, chosen.task_settings, model, chosen.training, choice.seed)

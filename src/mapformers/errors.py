@@ -1,0 +1,25 @@
+"""The one exception a user is meant to read."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """Wrong input: the message is one sentence that names the remedy.
+
+    In Python it is a ``ValueError``; on the command line it becomes that sentence and exit code 2.
+    """
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise :class:`UserError` with ``message`` unless ``condition`` holds."""
+    if not condition:
+        raise UserError(message)
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
+    """The error for a name that does not exist, with the nearest ones that do."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(known)}."
+    return UserError(f"There is no {kind} named {str(name)!r}; {hint}")

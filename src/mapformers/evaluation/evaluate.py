@@ -1,0 +1,65 @@
+"""`evaluate`: measure anything that maps tokens to logits."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mapformers.errors import require
+from mapformers.seeding import generator
+from mapformers.tasks import Metric, Task
+
+TOKENS_PER_BATCH = 16_384
+
+
+@torch.no_grad()
+def evaluate(
+    model: Callable[[Tensor], Any],
+    task: Task[Any],
+    split: str | Mapping[str, Any] = "iid",
+    *,
+    n_sequences: int = 512,
+    seed: int = 0,
+    batch_size: int | None = None,
+) -> dict[str, Metric]:
+    """The task's metrics on fresh sequences of a split; each is a float that knows its ``count``.
+
+    ``model`` is any callable from tokens (B, L) to logits (B, L, vocab), or to an object with ``.logits``: ours, one
+    of `transformers`, a plain function. The sequences depend on ``seed`` alone, not on ``batch_size``.
+    """
+    require(n_sequences >= 1, f"n_sequences must be at least 1, not {n_sequences}.")
+    stream = generator(seed, "evaluate")
+    device = _device_of(model)
+    if batch_size is None:
+        length = task.sample(split, 1, generator(seed, "length")).tokens.shape[1]
+        batch_size = max(1, TOKENS_PER_BATCH // length)
+    training = isinstance(model, nn.Module) and model.training
+    if isinstance(model, nn.Module):
+        model.eval()
+    try:
+        scores: dict[str, list[Metric]] = {}
+        for start in range(0, n_sequences, batch_size):
+            batch = task.sample(split, min(batch_size, n_sequences - start), stream).to(device)
+            for name, metric in task.score(_logits(model(batch.tokens), batch.tokens, task), batch).items():
+                scores.setdefault(name, []).append(metric)
+    finally:
+        if isinstance(model, nn.Module):
+            model.train(training)
+    return {name: Metric.join(parts) for name, parts in scores.items()}
+
+
+def _device_of(model: Callable[[Tensor], Any]) -> torch.device:
+    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+def _logits(output: Any, tokens: Tensor, task: Task[Any]) -> Tensor:
+    logits = getattr(output, "logits", output)
+    expected = (*tokens.shape, task.vocab_size)
+    require(
+        isinstance(logits, Tensor) and tuple(logits.shape[:2]) == expected[:2] and logits.shape[-1] >= task.vocab_size,
+        f"The model must answer tokens {tuple(tokens.shape)} with logits {expected}, "
+        f"not {tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__}.",
+    )
+    return logits

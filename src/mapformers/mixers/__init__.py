@@ -1,0 +1,19 @@
+"""Token mixers, one file per row of the paper. Importing a file registers its layer; this is the list."""
+
+from mapformers.mixers import mapem, mapwm, nope, rope
+from mapformers.mixers.context import Context, Past
+from mapformers.mixers.layer import LAYERS, Block, LayerEntry, LayerShape, register_layer
+
+__all__ = [
+    "LAYERS",
+    "Block",
+    "Context",
+    "LayerEntry",
+    "LayerShape",
+    "Past",
+    "mapem",
+    "mapwm",
+    "nope",
+    "register_layer",
+    "rope",
+]

@@ -1,0 +1,93 @@
+"""What all attention mixers share: options, projections, key/value memory, and the call of fused attention."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from mapformers.errors import require
+from mapformers.mixers.context import Context
+from mapformers.mixers.layer import LayerShape, linear
+
+
+@dataclass(frozen=True)
+class AttentionOptions:
+    """Options that every attention mixer takes."""
+
+    self_key: bool = True
+    """May a query attend to its own token? False: keys strictly earlier (a departure from the paper)."""
+    attn_temperature: float = 1.0
+    """Divides the final attention logits, once."""
+
+    def __post_init__(self) -> None:
+        require(self.attn_temperature > 0, f"attn_temperature must be above 0, not {self.attn_temperature}.")
+
+
+class Memory(NamedTuple):
+    """Keys, values and whatever else belongs to the tokens seen so far; ``coordinate`` is where they ended."""
+
+    keys: Tensor  # (B, H, S, D)
+    values: Tensor  # (B, H, S, D)
+    coordinate: Tensor | None = None  # (B, H, r) float64
+
+
+class Heads(nn.Module):
+    """The projections W_q, W_k, W_v of d_model to heads, fused in one matrix, and W_o back; no biases.
+
+    A mixer that compares positions alone asks for ``parts=1``: values only.
+    """
+
+    def __init__(self, shape: LayerShape, parts: int = 3):
+        super().__init__()
+        self.parts, self.n_heads, self.head_dim = parts, shape.n_heads, shape.head_dim
+        inner = shape.n_heads * shape.head_dim
+        self.project = linear(shape.d_model, parts * inner)
+        self.out = linear(inner, shape.d_model, residual_of=shape)
+
+    def split(self, x: Tensor) -> tuple[Tensor, ...]:
+        """(B, L, d_model) -> q, k, v (or v alone) of (B, H, L, D)."""
+        projected = self.project(x).unflatten(-1, (self.parts, self.n_heads, self.head_dim))
+        return projected.permute(2, 0, 3, 1, 4).unbind(0)
+
+    def merge(self, x: Tensor) -> Tensor:
+        """(B, H, L, D) -> (B, L, d_model)."""
+        return self.out(x.transpose(1, 2).flatten(-2))
+
+
+def remember(state: Any, **here: Tensor) -> dict[str, Any]:
+    """Append this chunk's per-token tensors (B, H, L, D) to those of the state."""
+    if state is None:
+        return here
+    return {name: torch.cat((getattr(state, name), tensor), dim=2) for name, tensor in here.items()}
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, context: Context, options: AttentionOptions) -> Tensor:
+    """softmax(q kᵀ / (√D · temperature) + mask) v by fused attention; never builds a mask it can do without."""
+    scale = 1 / (math.sqrt(q.shape[-1]) * options.attn_temperature)
+    context.note(values=v[:, :, context.past.length :])
+    if context.recording is not None:
+        logits = (q @ k.transpose(-1, -2)) * scale
+        context.note(attention=masked_softmax(logits, context, options))
+    if context.is_plain and options.self_key:
+        return scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    if context.is_plain:
+        # Keys strictly earlier = the causal triangle between queries 1… and keys …L−1; the first sees itself.
+        later = scaled_dot_product_attention(q[:, :, 1:], k[:, :, :-1], v[:, :, :-1], is_causal=True, scale=scale)
+        return torch.cat((v[:, :, :1].to(later.dtype), later), dim=2)
+    return scaled_dot_product_attention(q, k, v, attn_mask=context.attention_mask(options.self_key), scale=scale)
+
+
+def masked_softmax(logits: Tensor, context: Context, options: AttentionOptions) -> Tensor:
+    """Attention weights from explicit logits (B, H, L, S + L)."""
+    allowed = context.attention_mask(options.self_key)
+    return logits.masked_fill(~allowed, -math.inf).softmax(dim=-1)
+
+
+def check_even_heads(shape: LayerShape, name: str) -> None:
+    require(
+        shape.head_dim % 2 == 0,
+        f"{name} rotates pairs, so a head must have an even size, not {shape.head_dim}; change d_model or n_heads.",
+    )

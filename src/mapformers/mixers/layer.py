@@ -1,0 +1,116 @@
+"""The contract of a layer, the block most layers use, and the registry of layers.
+
+A layer maps ``(x, stream, state, context)`` to ``(x, stream, state)``:
+
+``x``        (B, L, d_model) activations.
+``stream``   what passes from layer to layer beside x; a layer that does not know it hands it on untouched.
+``state``    what this layer carries along the sequence (keys, coordinate, h_t, …); None at the beginning.
+``context``  documents, padding and the past (:class:`~mapformers.mixers.context.Context`).
+
+A mixer with a place in the usual block registers ``Block(shape, mixer)``; one with an arrangement of its own
+(an SSM block has no MLP, TAPE reads the MLP's output) registers any module that keeps this contract.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from mapformers.errors import require
+from mapformers.mixers.context import Context
+from mapformers.registry import Registry
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """The sizes all layers of one decoder share."""
+
+    d_model: int = 64
+    n_heads: int = 1
+    head_dim: int = 64
+    mlp_ratio: int = 4
+    n_layers: int = 1
+
+
+class Mixer(Protocol):
+    """What a block needs: normalised x in, mixed x out, with the layer's own state beside it."""
+
+    def __call__(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+
+
+class Block(nn.Module):
+    """x ← x + mixer(norm(x)); x ← x + MLP(norm(x)): pre-norm, RMSNorm, GELU, no biases."""
+
+    def __init__(self, shape: LayerShape, mixer: nn.Module):
+        super().__init__()
+        self.norm_mixer = RMSNorm(shape.d_model)
+        self.mixer = mixer
+        self.norm_mlp = RMSNorm(shape.d_model)
+        self.mlp = MLP(shape)
+
+    def forward(self, x: Tensor, stream: Any, state: Any, context: Context) -> tuple[Tensor, Any, Any]:
+        mixed, state = self.mixer(self.norm_mixer(x), state, context)
+        x = x + mixed
+        return x + self.mlp(self.norm_mlp(x)), stream, state
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x) · gain, in float32 or better."""
+
+    def __init__(self, size: int, eps: float = 1e-6):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.rms_norm(x, (x.shape[-1],), self.gain, self.eps)
+
+
+class MLP(nn.Module):
+    """GELU MLP of ratio 4."""
+
+    def __init__(self, shape: LayerShape):
+        super().__init__()
+        self.up = linear(shape.d_model, shape.mlp_ratio * shape.d_model)
+        self.down = linear(shape.mlp_ratio * shape.d_model, shape.d_model, residual_of=shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(nn.functional.gelu(self.up(x)))
+
+
+def linear(n_in: int, n_out: int, residual_of: LayerShape | None = None) -> nn.Linear:
+    """A projection without bias, N(0, 1/n_in); one that writes to the residual stream is 1/√(2·layers) smaller."""
+    layer = nn.Linear(n_in, n_out, bias=False)
+    shrink = 1.0 if residual_of is None else 1 / math.sqrt(2 * residual_of.n_layers)
+    nn.init.normal_(layer.weight, std=shrink / math.sqrt(n_in))
+    return layer
+
+
+@dataclass(frozen=True)
+class LayerEntry:
+    """A row of the paper: how to build it, its typed options, and the option sets worth testing."""
+
+    name: str
+    summary: str
+    options: type
+    build: Callable[[LayerShape, Any], nn.Module]
+    variants: Sequence[Mapping[str, Any]]
+
+
+LAYERS: Registry[LayerEntry] = Registry("model")
+
+
+def register_layer(
+    name: str,
+    *,
+    options: type,
+    build: Callable[[LayerShape, Any], nn.Module],
+    summary: str,
+    variants: Sequence[Mapping[str, Any]] = ({},),
+) -> None:
+    """Make a layer known by name. ``variants`` are the option sets that tests and benchmarks walk through."""
+    require(len(variants) > 0, f"Model {name!r} must register at least one variant.")
+    LAYERS.add(name, LayerEntry(name, summary, options, build, variants))

@@ -1,0 +1,124 @@
+"""`mapem`: the MapFormer of episodic memory, absolute position in a population of its own (sec. 3.2, A.4, A.7)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mapformers import lie
+from mapformers.errors import require
+from mapformers.mixers.attention import Heads, attend, masked_softmax, remember
+from mapformers.mixers.context import Context
+from mapformers.mixers.layer import Block, LayerShape, register_layer
+from mapformers.mixers.nope import NoPE
+from mapformers.mixers.path_integrator import MapOptions, PathIntegrator
+
+ATTEND = ("os", "s", "o")
+
+
+@dataclass(frozen=True)
+class MapEMOptions(MapOptions):
+    attend: str = "os"
+    """What is compared: observation and structure (os), structure alone (s), observation alone (o)."""
+    shared_origin: bool = False
+    """One origin p₀ for queries and keys instead of q₀ᵖ and k₀ᵖ (A.7)."""
+    project_position: bool = False
+    """A learned projection C of the position before it is compared (eq. EM_SSM)."""
+    origin_std: float = 0.4
+    """Spread of the origins at the start."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.attend in ATTEND, f"attend must be one of {', '.join(ATTEND)}, not {self.attend!r}.")
+        require(self.origin_std > 0, f"origin_std must be above 0, not {self.origin_std}.")
+
+
+class EpisodicMemory(NamedTuple):
+    places: Tensor  # (B, H, S, D) where it was seen
+    values: Tensor  # (B, H, S, D)
+    coordinate: Tensor  # (B, H, r) float64: where we are
+    keys: Tensor | None = None  # (B, H, S, D) what was seen; not kept by `s`, which does not ask
+
+
+class MapEM(nn.Module):
+    """softmax(A_X ⊙ A_P) v: A_X compares what was seen, A_P where, and their product asks for both (eq. absolute_pe).
+
+    A_X = q kᵀ/√D and A_P = q_p k_pᵀ/√D with q_p = R(θ_t) q₀ᵖ and k_p = R(θ_t) k₀ᵖ: an origin carried along the path.
+    ``attend="s"`` is softmax(A_P) v, which fused attention computes.
+    """
+
+    no_decay = {"query_origin", "key_origin"}
+
+    def __init__(self, shape: LayerShape, options: MapEMOptions):
+        super().__init__()
+        self.options = options
+        self.heads = Heads(shape, parts=3 if options.attend == "os" else 1)
+        self.path = PathIntegrator(shape, options)
+        size = (shape.n_heads, shape.head_dim)
+        self.query_origin = nn.Parameter(torch.randn(size) * options.origin_std)
+        self.key_origin = None if options.shared_origin else nn.Parameter(torch.randn(size) * options.origin_std)
+        self.projection = (
+            nn.Parameter(torch.eye(shape.head_dim).repeat(shape.n_heads, 1, 1)) if options.project_position else None
+        )
+
+    def places(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """q_p and k_p of (B, H, L, D): C R(θ_t) applied to the two origins."""
+        q_place = self._carry(self.query_origin, cos, sin)
+        return q_place, q_place if self.key_origin is None else self._carry(self.key_origin, cos, sin)
+
+    def _carry(self, origin: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        here = lie.rotate(origin[:, None, :].expand(*cos.shape[:-1], -1), cos, sin)
+        return here if self.projection is None else torch.einsum("hij,bhlj->bhli", self.projection, here)
+
+    def forward(self, x: Tensor, state: EpisodicMemory | None, context: Context) -> tuple[Tensor, EpisodicMemory]:
+        cos, sin, reached = self.path(x, None if state is None else state.coordinate, context)
+        *qk, v = self.heads.split(x)
+        q_place, k_place = (place.to(v.dtype) for place in self.places(cos, sin))
+        if self.options.attend == "s":
+            memory = EpisodicMemory(**remember(state, places=k_place, values=v), coordinate=reached)
+            return self.heads.merge(attend(q_place, memory.places, memory.values, context, self.options)), memory
+        q, k = qk
+        memory = EpisodicMemory(**remember(state, places=k_place, values=v, keys=k), coordinate=reached)
+        return self.heads.merge(self._attend_both(q, q_place, memory, context)), memory
+
+    def _attend_both(self, q: Tensor, q_place: Tensor, memory: EpisodicMemory, context: Context) -> Tensor:
+        assert memory.keys is not None
+        a_x = q @ memory.keys.transpose(-1, -2)
+        a_p = q_place @ memory.places.transpose(-1, -2)
+        logits = a_x * a_p / (self.heads.head_dim * self.options.attn_temperature)
+        weights = masked_softmax(logits, context, self.options)
+        context.note(values=memory.values[:, :, context.past.length :], attn_x=a_x, attn_p=a_p, attention=weights)
+        return weights @ memory.values
+
+    def reference(self, x: Tensor, context: Context) -> Tensor:
+        """The conjunctive code itself: queries and keys are vec(q ⊗ p) in D² dimensions (sec. 3.2)."""
+        cos, sin, _ = self.path(x, None, context)
+        q, k = self.places(cos, sin)
+        *qk, v = self.heads.split(x)
+        if self.options.attend == "os":
+            q, k = (torch.einsum("bhli,bhlj->bhlij", what, where).flatten(-2) for what, where in zip(qk, (q, k)))
+        # 1/√D for each factor, which is 1/√(D²) for the conjunction.
+        logits = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 / self.options.attn_temperature
+        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+
+
+def build(shape: LayerShape, options: MapEMOptions) -> Block:
+    """`o` has no position at all, so it is :class:`NoPE`: nothing is built that would never get a gradient."""
+    return Block(shape, NoPE(shape, options) if options.attend == "o" else MapEM(shape, options))
+
+
+register_layer(
+    "mapem",
+    summary="MapFormer, episodic memory: attention to what was seen times attention to where (os), or either alone.",
+    options=MapEMOptions,
+    build=build,
+    variants=(
+        {},
+        {"self_key": False},
+        {"attend": "s"},
+        {"attend": "s", "self_key": False, "rank": 1},
+        {"attend": "o"},
+        {"attend": "os", "shared_origin": True, "project_position": True, "attn_temperature": 0.5},
+    ),
+)

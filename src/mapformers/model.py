@@ -1,0 +1,189 @@
+"""The decoder: embedding, layers, head. Hybrids are a list of layers; streaming is a state handed back and forth."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, overload
+
+import torch
+from torch import Tensor, nn
+
+from mapformers.config import LayerConfig, ModelConfig, layer_config
+from mapformers.errors import require, unknown
+from mapformers.mixers import LAYERS, Context, LayerShape, Past
+from mapformers.mixers.context import EMPTY_PAST
+from mapformers.mixers.layer import RMSNorm, linear
+
+EMBEDDING_STD = 0.1  # of those tried, the one with which a map is found on every seed (docs/fidelity.md)
+LayerSpec = str | tuple[str, Mapping[str, Any]]
+
+
+class DecoderState(NamedTuple):
+    """All that must be kept to go on reading: the bookkeeping of past tokens and each layer's own state."""
+
+    past: Past
+    layers: tuple[Any, ...]
+
+
+class Decoder(nn.Module):
+    """tokens → embedding → layers → norm → head → logits."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        shape = LayerShape(config.d_model, config.n_heads, config.head_size, config.mlp_ratio, len(config.layers))
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=EMBEDDING_STD)
+        self.layers = nn.ModuleList(LAYERS[layer.name].build(shape, layer.options) for layer in config.layers)
+        self.norm = RMSNorm(config.d_model)
+        self.head = linear(config.d_model, config.vocab_size)
+
+    @overload
+    def forward(
+        self,
+        tokens: Tensor,
+        *,
+        reset: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        state: DecoderState | None = None,
+        return_state: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        tokens: Tensor,
+        *,
+        reset: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        state: DecoderState | None = None,
+        return_state: Literal[True],
+    ) -> tuple[Tensor, DecoderState]: ...
+
+    def forward(
+        self,
+        tokens: Tensor,
+        *,
+        reset: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        state: DecoderState | None = None,
+        return_state: bool = False,
+    ) -> Tensor | tuple[Tensor, DecoderState]:
+        """(B, L) int64 -> logits (B, L, vocab), and the state to go on from if asked for.
+
+        ``reset`` (B, L) bool: a new document, hence a new map, starts at this token.
+        ``padding_mask`` (B, L) bool: True where the token is real.
+        ``state``: what an earlier call returned; these tokens then follow those.
+        """
+        logits, state, _ = self._run(tokens, reset, padding_mask, state, record=False)
+        return (logits, state) if return_state else logits
+
+    @torch.no_grad()
+    def observe(
+        self, tokens: Tensor, *, reset: Tensor | None = None, padding_mask: Tensor | None = None
+    ) -> list[dict[str, Tensor]]:
+        """Look inside: for each layer, what it noted under stable names.
+
+        ``delta_in`` (B, L, H, r), ``coordinate`` (B, L, H, r), ``theta`` (B, H, L, n_b), ``values`` (B, H, L, D),
+        ``attention``, ``attn_x``, ``attn_p`` (B, H, L, L): those the mixer has.
+        """
+        return self._run(tokens, reset, padding_mask, None, record=True)[2]
+
+    def _run(
+        self,
+        tokens: Tensor,
+        reset: Tensor | None,
+        padding_mask: Tensor | None,
+        state: DecoderState | None,
+        record: bool,
+    ) -> tuple[Tensor, DecoderState, list[dict[str, Tensor]]]:
+        self._check_tokens(tokens, state)
+        past = EMPTY_PAST if state is None else state.past
+        context = Context(tokens, reset, padding_mask, past)
+        x = self.embedding(tokens)
+        stream: Any = None
+        layer_states, notes = [], []
+        for index, layer in enumerate(self.layers):
+            if record:
+                context.recording = {}
+                notes.append(context.recording)
+            x, stream, layer_state = layer(x, stream, None if state is None else state.layers[index], context)
+            layer_states.append(layer_state)
+        return self.head(self.norm(x)), DecoderState(context.extended_past(), tuple(layer_states)), notes
+
+    def _check_tokens(self, tokens: Tensor, state: DecoderState | None) -> None:
+        if torch.compiler.is_compiling():
+            return
+        require(
+            tokens.dim() == 2 and not tokens.is_floating_point() and tokens.dtype != torch.bool,
+            f"tokens must be whole numbers of shape (batch, length), not {tokens.dtype} of {tuple(tokens.shape)}.",
+        )
+        require(tokens.numel() > 0, f"tokens must hold at least one token, not shape {tuple(tokens.shape)}.")
+        if tokens.device.type == "cpu":  # elsewhere the look would stall the device
+            low, high = (int(t) for t in tokens.aminmax())
+            require(
+                low >= 0 and high < self.config.vocab_size,
+                f"Token {low if low < 0 else high} is out of range: the model knows 0 to {self.config.vocab_size - 1}.",
+            )
+        if state is not None:
+            require(
+                len(state.layers) == len(self.layers),
+                f"The state is of a model with {len(state.layers)} layers, this one has {len(self.layers)}.",
+            )
+
+
+def build_model(
+    name: str | None = None,
+    *,
+    vocab_size: int,
+    n_layers: int | None = None,
+    layers: Sequence[LayerSpec] | None = None,
+    **settings: Any,
+) -> Decoder:
+    """A decoder by name, or a hybrid by a list of layers.
+
+    >>> model = build_model("mapwm", vocab_size=21, d_model=64, n_layers=1, n_heads=1, rank=2)
+    >>> hybrid = build_model(layers=["mapem", ("mapwm", {"rank": 4})], vocab_size=21, n_heads=2)
+
+    ``settings`` are sizes (d_model, n_heads, head_dim, mlp_ratio) and, with ``name``, the mixer's options.
+    """
+    return Decoder(model_config(name, vocab_size=vocab_size, n_layers=n_layers, layers=layers, **settings))
+
+
+SIZES = ("d_model", "n_heads", "head_dim", "mlp_ratio")
+
+
+def model_config(
+    name: str | None = None,
+    *,
+    vocab_size: int,
+    n_layers: int | None = None,
+    layers: Sequence[LayerSpec] | None = None,
+    **settings: Any,
+) -> ModelConfig:
+    """The checked config that :func:`build_model` builds from."""
+    require((name is None) != (layers is None), "Give either a model's name or a list of layers.")
+    sizes = {key: settings.pop(key) for key in SIZES if key in settings}
+    if name is not None:
+        options = LAYERS[name].options
+        known = {field.name for field in dataclasses.fields(options)}
+        for key in settings:
+            if key not in known:
+                raise unknown(f"option of model {name!r}", key, known | set(SIZES) | {"n_layers"})
+        n_layers = 1 if n_layers is None else n_layers
+        require(n_layers >= 1, f"n_layers must be at least 1, not {n_layers}.")
+        stack = (layer_config(name, settings),) * n_layers
+    else:
+        assert layers is not None
+        require(
+            n_layers is None or n_layers == len(layers), f"layers lists {len(layers)} layers, n_layers says {n_layers}."
+        )
+        require(not settings, f"With a list of layers, give options per layer: ('mapwm', {settings!r}).")
+        stack = tuple(_layer_of(spec) for spec in layers)
+    return ModelConfig(vocab_size=vocab_size, layers=stack, **sizes)
+
+
+def _layer_of(spec: LayerSpec) -> LayerConfig:
+    if isinstance(spec, str):
+        return layer_config(spec, {})
+    require(len(spec) == 2 and isinstance(spec[1], Mapping), f"A layer is a name or (name, options), not {spec!r}.")
+    return layer_config(*spec)

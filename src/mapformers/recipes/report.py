@@ -1,0 +1,130 @@
+"""Turn results/<recipe>.json into tables: on the terminal, and in the documents, the paper's figure beside ours."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from mapformers.errors import require
+from mapformers.evaluation.aggregate import Summary, summarise
+from mapformers.recipes.recipe import RECIPES, Recipe
+from mapformers.training.files import read_json, write_atomically
+
+
+def summaries(recipe: Recipe, record: Mapping[str, Any]) -> dict[tuple[str, str, str], Summary]:
+    """(row, world, split) -> figures over the seeds that were run."""
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for run in record["runs"]:
+        for split, scores in run["splits"].items():
+            values.setdefault((run["row"], run["world"], split), []).append(scores[recipe.metric]["value"])
+    return {key: summarise(figures) for key, figures in values.items()}
+
+
+def terminal_table(recipe: Recipe, record: Mapping[str, Any], world: str) -> Table:
+    """One world of a recipe: ours, the paper's in brackets."""
+    found = summaries(recipe, record)
+    table = Table(title=f"{recipe.name}, {world}: {recipe.metric}, ours (paper)", title_justify="left")
+    table.add_column("model")
+    for heading in recipe.splits.values():
+        table.add_column(heading, justify="right")
+    for label in _rows_run(recipe, record, world):
+        table.add_row(label, *(cell(found, recipe, label, world, split) for split in recipe.splits))
+    return table
+
+
+def markdown_table(recipe: Recipe, record: Mapping[str, Any], world: str) -> str:
+    """The same as Markdown, with the number of seeds."""
+    found = summaries(recipe, record)
+    headings = list(recipe.splits.values())
+    lines = [f"| {world} | seeds | {' | '.join(headings)} |", f"|---|--:|{'--:|' * len(headings)}"]
+    for label in _rows_run(recipe, record, world):
+        seeds = found[label, world, next(iter(recipe.splits))].n
+        cells = (cell(found, recipe, label, world, split) for split in recipe.splits)
+        lines.append(f"| {label} | {seeds} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def cell(found: Mapping[tuple[str, str, str], Summary], recipe: Recipe, row: str, world: str, split: str) -> str:
+    """``0.998 ± 0.001 (1.00)``: ours with its spread over seeds, then the paper's where it has one."""
+    ours = found.get((row, world, split))
+    if ours is None:
+        return "–"
+    figure = f"{ours.mean:.3f}" + (f" ± {ours.std:.3f}" if ours.n > 1 else "")
+    printed = recipe.paper.get((row, world, split))
+    return f"{figure} ({printed[0]:.2f})" if printed else figure
+
+
+def _rows_run(recipe: Recipe, record: Mapping[str, Any], world: str) -> list[str]:
+    present = {run["row"] for run in record["runs"] if run["world"] == world}
+    return [row.label for row in recipe.rows if row.label in present]
+
+
+def results_page(folder: Path) -> str:
+    """docs/results.md from every results/<recipe>.json: tables, cost and provenance."""
+    parts = [
+        "# Results",
+        "",
+        "Written by `mapformers report --write` from the files in `results/`; the figures in brackets are the paper's.",
+        "Mean ± standard deviation over seeds. All choices were made on the iid split; OOD splits are only reported.",
+    ]
+    for name in RECIPES:
+        file = folder / f"{name}.json"
+        if file.exists():
+            parts += ["", *_recipe_section(RECIPES[name], read_json(file))]
+    return "\n".join(parts) + "\n"
+
+
+def _recipe_section(recipe: Recipe, record: Mapping[str, Any]) -> list[str]:
+    runs = record["runs"]
+    train = runs[0]["config"]["train"]
+    minutes = summarise([run["wall_seconds"] / 60 for run in runs])
+    versions = ", ".join(f"{name} {version}" for name, version in runs[0]["versions"].items())
+    lines = [f"## {recipe.name}: {recipe.summary}", ""]
+    for world in recipe.worlds:
+        if _rows_run(recipe, record, world):
+            lines += [markdown_table(recipe, record, world), ""]
+    lines += [
+        f"`{recipe.metric}` at `{record['scale']}` scale: {runs[0]['sequences']:,} training sequences, "
+        f"batch {train['batch_size']}, peak learning rate {train['lr']:g}; {minutes.mean:.1f} minutes a run "
+        f"({minutes.low:.1f} to {minutes.high:.1f}) with {runs[0]['hardware']['threads']} thread.",
+        "",
+        f"Command: `{runs[0]['command']}`. Versions: {versions}.",
+        "",
+        "Seed by seed:",
+        "",
+    ]
+    headings = list(recipe.splits.values())
+    lines += [f"| model | world | seed | {' | '.join(headings)} |", f"|---|---|--:|{'--:|' * len(headings)}"]
+    for run in runs:
+        cells = (f"{run['splits'][split][recipe.metric]['value']:.4f}" for split in recipe.splits)
+        lines.append(f"| {run['row']} | {run['world']} | {run['seed']} | {' | '.join(cells)} |")
+    return lines
+
+
+def replace_block(text: str, name: str, content: str) -> str:
+    """Put ``content`` between ``<!-- name:begin -->`` and ``<!-- name:end -->``."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    require(begin in text and end in text, f"The document has no block {name!r} to fill.")
+    return re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{content}\n{end}", text, flags=re.DOTALL)
+
+
+def write_documents(root: Path) -> list[Path]:
+    """Refresh every generated part of the documents; returns what changed."""
+    changed = []
+    for path, content in documents(root).items():
+        if not path.exists() or path.read_text() != content:
+            write_atomically(path, content.encode())
+            changed.append(path)
+    return changed
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """Each generated document and what it should contain now."""
+    readme = root / "README.md"
+    demo = read_json(root / "results" / "demo.json")
+    return {
+        root / "docs" / "results.md": results_page(root / "results"),
+        readme: replace_block(readme.read_text(), "demo", markdown_table(RECIPES["table2"], demo, "2D")),
+    }

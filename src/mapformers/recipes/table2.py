@@ -1,0 +1,31 @@
+"""Table 2 of the paper: accuracy on 1D and 2D navigation, the rows whose mixers exist so far."""
+
+from mapformers.recipes.recipe import Paper, Recipe, Row, register_recipe
+
+IID, DENSE, SPARSE, SPARSE_512 = "iid", "ood-dense", "ood-sparse", "ood-sparse-512"
+
+# Printed figures, in the order 1D (iid, dense, sparse), 2D (iid, dense, sparse).
+PRINTED: dict[str, tuple[Paper, ...]] = {
+    "MapEM-o": ((0.14, 0.03), (0.20, 0.01), (0.12, 0.03), (0.16, 0.02), (0.08, 0.01), (0.08, 0.01)),
+    "RoPE (1L)": ((0.25, 0.03), (0.40, 0.05), (0.16, 0.02), (0.46, 0.01), (0.52, 0.02), (0.39, 0.01)),
+    "MapWM-r1": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (0.66, 0.02), (0.74, 0.01), (0.62, 0.03)),
+    "MapWM-r2": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (0.99, 0.01)),
+}
+CELLS = [(world, split) for world in ("1D", "2D") for split in (IID, DENSE, SPARSE)]
+
+TABLE2 = register_recipe(
+    Recipe(
+        name="table2",
+        summary="Accuracy on 1D and 2D navigation (table 2).",
+        task="navigation",
+        worlds={"1D": {"dims": 1}, "2D": {"dims": 2}},
+        splits={IID: "IID", DENSE: "OOD-dense", SPARSE: "OOD-sparse", SPARSE_512: "OOD-sparse-512"},
+        rows=(
+            Row("MapEM-o", "mapem", {"attend": "o"}),
+            Row("RoPE (1L)", "rope"),
+            Row("MapWM-r1", "mapwm", {"rank": 1}),
+            Row("MapWM-r2", "mapwm", {"rank": 2}),
+        ),
+        paper={(row, *cell): figure for row, figures in PRINTED.items() for cell, figure in zip(CELLS, figures)},
+    )
+)

@@ -1,0 +1,201 @@
+"""`navigation`: forced walks on a torus; what will be seen on coming back? (paper, sec. 4.1 and B.3)
+
+A sequence is a₁ o₁ a₂ o₂ …: an action, then what is found in the cell it leads to. A cell is empty with
+probability ``p_empty`` and holds one of ``n_objects`` otherwise. The world is never built: an observation is
+drawn where a cell is first visited, which is the same distribution and needs no grid.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mapformers.errors import require
+from mapformers.tasks.task import Batch, Metric, Task, register_task
+from mapformers.training.config import TrainConfig
+
+ARROWS = ["→", "←", "↑", "↓"]
+AXES = "xyzuv"
+EMPTY = "·"
+
+# (steps, grid) of the iid split by number of dimensions. # paper: 4D is not there; here: between 3D and 5D
+IID_WORLDS = {1: (128, 64), 2: (128, 64), 3: (256, 16), 4: (64, 8), 5: (16, 5)}
+
+
+@dataclass(frozen=True)
+class World:
+    """The distribution one split is drawn from."""
+
+    dims: int
+    steps: int
+    grid: int
+    p_empty: float
+    n_objects: int
+    max_run: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("grid", 2), ("max_run", 1), ("n_objects", 1)):
+            require(getattr(self, name) >= least, f"{name} must be at least {least}, not {getattr(self, name)}.")
+        require(0 <= self.p_empty <= 1, f"p_empty is a probability between 0 and 1, not {self.p_empty}.")
+
+
+@dataclass(frozen=True)
+class NavigationSettings:
+    """The iid world as a person asks for it; what is None takes the paper's value at that number of dimensions."""
+
+    dims: int = 2
+    """Dimensions of the torus, 1 to 5."""
+    steps: int | None = None
+    """Steps of a walk: action/observation pairs, so 128 steps are 256 tokens (None: the paper's)."""
+    grid: int | None = None
+    """Cells along each side (None: the paper's)."""
+    p_empty: float = 0.5
+    """Probability that a cell is empty."""
+    n_objects: int = 16
+    """Kinds of objects."""
+    max_run: int | None = None
+    """A direction is kept for 1 to this many steps (None: the paper's, 10 in 1D and 3 otherwise)."""
+
+    def __post_init__(self) -> None:
+        require(self.dims in IID_WORLDS, f"dims must be 1 to 5, not {self.dims}.")
+        self.world()
+
+    def world(self) -> World:
+        steps, grid = IID_WORLDS[self.dims]
+        steps = steps if self.steps is None else self.steps
+        grid = grid if self.grid is None else self.grid
+        max_run = (10 if self.dims == 1 else 3) if self.max_run is None else self.max_run
+        return World(self.dims, steps, grid, self.p_empty, self.n_objects, max_run)
+
+
+class Navigation(Task[World]):
+    """Tokens: the 2·dims actions, then "empty", then the objects.
+
+    All targets are learned from. Scored are revisits to cells that are not empty, since "empty" is the answer
+    of a player without a map; ``accuracy_all_revisits`` counts the empty ones too.
+    """
+
+    def __init__(self, settings: NavigationSettings):
+        world = settings.world()
+        super().__init__(world)
+        self.token_names = [*_action_names(world.dims), EMPTY, *_object_names(world.n_objects)]
+        self.action_ids = list(range(2 * world.dims))
+        self.empty_id = 2 * world.dims
+        half = {"steps": max(1, world.steps // 2), "grid": max(2, -(-world.grid // 2)), "p_empty": 0.2}
+        twice = {"steps": 2 * world.steps, "grid": 2 * world.grid, "p_empty": 0.8}
+        self.splits = {"iid": {}, "ood-dense": half, "ood-sparse": twice}
+        if world.dims <= 2:  # the paper's table has 256 steps, its text 512
+            self.splits[f"ood-sparse-{4 * world.steps}"] = {**twice, "steps": 4 * world.steps}
+
+    def numbers_per_sequence(self, world: World) -> int:
+        """Direction and length of each run (there are at most as many runs as steps), and what each cell holds."""
+        return 3 * world.steps
+
+    def draw(self, uniform: Tensor, world: World) -> Batch:
+        actions, displacement = self._walk(uniform, world)
+        positions = displacement % world.grid
+        first = first_visits(self._cells(positions, world.grid))
+        times = torch.arange(world.steps)
+        seen_before = first < times
+        draws = uniform[:, 2 * world.steps :]
+        observations = self._contents(draws, world).gather(1, first)
+
+        sequence = torch.stack((actions, observations), dim=2).flatten(1)  # (B, 2T): a₁ o₁ a₂ o₂ …
+        targets = sequence[:, 1:]
+        revisit = torch.zeros_like(targets, dtype=torch.bool)
+        revisit[:, 0::2] = seen_before  # o_t is the target at a_t, the even places
+        return Batch(
+            tokens=sequence[:, :-1],
+            targets=targets,
+            loss_mask=torch.ones_like(revisit),
+            score_mask=revisit & (targets != self.empty_id),
+            info={"positions": positions, "displacement": displacement, "first_visit": first, "revisit": revisit},
+        )
+
+    def _walk(self, uniform: Tensor, world: World) -> tuple[Tensor, Tensor]:
+        """Actions (B, T) and the displacement from the start after each (B, T, dims), before the torus wraps it."""
+        steps, dims = world.steps, world.dims
+        direction = _choice(uniform[:, :steps], 2 * dims)
+        run_end = (1 + _choice(uniform[:, steps : 2 * steps], world.max_run)).cumsum(dim=1)
+        times = torch.arange(steps).expand(len(uniform), -1).contiguous()
+        run = torch.searchsorted(run_end, times, right=True)
+        actions = direction.gather(1, run)
+        unit = torch.zeros(2 * dims, dims, dtype=torch.long)
+        unit[torch.arange(2 * dims), torch.arange(2 * dims) // 2] = torch.tensor([1, -1]).repeat(dims)
+        return actions, unit[actions].cumsum(dim=1)
+
+    def _cells(self, positions: Tensor, grid: int) -> Tensor:
+        """One number per cell, (B, T, dims) -> (B, T)."""
+        place = grid ** torch.arange(positions.shape[-1])
+        return (positions * place).sum(dim=-1)
+
+    def _contents(self, draws: Tensor, world: World) -> Tensor:
+        """The token a cell would hold if first seen at each time: one uniform number decides it."""
+        filled = (draws - world.p_empty) / max(1 - world.p_empty, 1e-12)
+        objects = self.empty_id + 1 + _choice(filled.clamp(min=0), world.n_objects)
+        return torch.where(draws < world.p_empty, self.empty_id, objects)
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, Metric]:
+        right = logits.argmax(dim=-1) == batch.targets
+        revisit = batch.info["revisit"].to(right.device)
+        return {
+            "accuracy": Metric.share(right, batch.score_mask),
+            "accuracy_all_revisits": Metric.share(right, revisit),
+        }
+
+    def model_defaults(self) -> dict[str, Any]:
+        """One inner dimension per axis (two at least), and ω from one turn per cell to one turn per grid."""
+        return {"rank": max(2, self.settings.dims), "base": float(self.settings.grid)}
+
+    def training(self, scale: str) -> TrainConfig:
+        """# paper: 700 k sequences, batch 128, lr 3e-4, no warm-up named; here at `cpu`: see docs/fidelity.md"""
+        return {
+            "smoke": TrainConfig(
+                sequences=320, batch_size=16, warmup_steps=5, eval_every=10, eval_sequences=16, final_sequences=16
+            ),
+            "cpu": TrainConfig(sequences=64_000, batch_size=32, lr=3e-3),
+            "paper": TrainConfig(sequences=700_000, batch_size=128, lr=3e-4, warmup_steps=0),
+        }[scale]
+
+    def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
+        """The walk as tokens and, in 1D and 2D, drawn on its part of the grid."""
+        batch = self.sample(split, 1, generator)
+        return describe_walk(self, batch)
+
+
+def first_visits(cells: Tensor) -> Tensor:
+    """For every time the first time the same cell was visited, (B, T) -> (B, T); itself if never before."""
+    ordered, order = cells.sort(dim=1, stable=True)
+    opens = torch.ones_like(ordered, dtype=torch.bool)
+    opens[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ranks = torch.arange(cells.shape[1])
+    opener = torch.where(opens, ranks, 0).cummax(dim=1).values  # where in the sorted row the group begins
+    return torch.empty_like(order).scatter_(1, order, order.gather(1, opener))
+
+
+def describe_walk(task: Navigation, batch: Batch) -> str:
+    return " ".join(task.token_names[t] for t in batch.tokens[0].tolist())
+
+
+def _choice(uniform: Tensor, n: int) -> Tensor:
+    """A whole number below n from a uniform one in [0, 1)."""
+    return (uniform * n).long().clamp(max=n - 1)
+
+
+def _action_names(dims: int) -> list[str]:
+    return ARROWS[: 2 * dims] if dims <= 2 else [f"{sign}{AXES[axis]}" for axis in range(dims) for sign in "+-"]
+
+
+def _object_names(n: int) -> list[str]:
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    return [letters[i] if n <= len(letters) else f"o{i}" for i in range(n)]
+
+
+register_task(
+    "navigation",
+    summary="Walks on a torus of 1 to 5 dimensions: predict what a cell holds on coming back to it.",
+    settings=NavigationSettings,
+    build=Navigation,
+)

@@ -1,0 +1,44 @@
+"""Files that are either whole or not there."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mapformers.errors import UserError
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside the target, flush to disk, then rename: a reader sees the old file or the new one."""
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def write_json(path: Path, data: Any) -> None:
+    write_atomically(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, or one clear sentence."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not readable JSON ({error}); restore it or start the run anew.") from None
+
+
+@contextmanager
+def clear_file_errors(action: str, path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals into one sentence with the remedy."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UserError(f"Cannot {action} {path}: {reason}; choose another folder.") from None

@@ -1,0 +1,144 @@
+"""A run: what was asked for (config) and where it lives (folder)."""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mapformers.config import ModelConfig, from_dict, to_dict
+from mapformers.errors import UserError, require
+from mapformers.model import Decoder
+from mapformers.seeding import initialisation
+from mapformers.tasks import TASKS, Task, build_task
+from mapformers.training import checkpoint
+from mapformers.training.config import TrainConfig
+from mapformers.training.files import clear_file_errors, read_json, write_json
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything a run depends on: task, model, training, seed."""
+
+    task: str
+    task_settings: Any
+    model: ModelConfig
+    train: TrainConfig
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.seed >= 0, f"seed must not be negative, but is {self.seed}.")
+
+    def build_task(self) -> Task[Any]:
+        return build_task(self.task, **to_dict(self.task_settings))
+
+    def build_model(self) -> Decoder:
+        """The model at its start: parameters are a function of the seed."""
+        with initialisation(self.seed):
+            return Decoder(self.model)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "task": {"name": self.task, "settings": to_dict(self.task_settings)},
+            "model": self.model.to_dict(),
+            "train": to_dict(self.train),
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "RunConfig":
+        task = data["task"]["name"]
+        settings: Any = from_dict(TASKS[task].settings, data["task"]["settings"], f"setting of task {task!r}")
+        model = ModelConfig.from_dict(data["model"])
+        return cls(task, settings, model, from_dict(TrainConfig, data["train"]), data["seed"])
+
+
+class RunFolder:
+    """config.json, metrics.jsonl, result.json and checkpoints/ of one run."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.config_file = path / "config.json"
+        self.metrics_file = path / "metrics.jsonl"
+        self.result_file = path / "result.json"
+        self.checkpoints = path / "checkpoints"
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig) -> "RunFolder":
+        """A new run; a folder that already holds one is never overwritten."""
+        folder = cls(path)
+        with clear_file_errors("write to", path):
+            if folder.config_file.exists():
+                raise UserError(f"{path} already holds a run; continue it with --resume or choose another --out.")
+            folder.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_json(folder.config_file, config.to_dict())
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> tuple["RunFolder", RunConfig]:
+        """A run that exists, with its config."""
+        folder = cls(path)
+        if not folder.config_file.exists():
+            raise UserError(f"{path} is not a run folder: it has no config.json; give the folder that `train` wrote.")
+        data = read_json(folder.config_file)
+        try:
+            return folder, RunConfig.from_dict(data)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{folder.config_file} is not the config of a run ({error!r}).") from None
+
+    def load_model(self, config: RunConfig) -> tuple[Decoder, int, list[str]]:
+        """The model at its newest whole checkpoint, the step it is from, and what was wrong with newer ones."""
+        path, complaints = checkpoint.latest(self.checkpoints)
+        if path is None:
+            raise UserError(" ".join([*complaints, f"{self.path} holds no usable checkpoint yet; train it first."]))
+        model = config.build_model()
+        checkpoint.load_weights(path, model)
+        return model, checkpoint.manifest(path)["step"], complaints
+
+    def append_metrics(self, record: Mapping[str, Any]) -> None:
+        with self.metrics_file.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All whole lines of metrics.jsonl; a last line cut short is passed over."""
+        if not self.metrics_file.exists():
+            return []
+        records = []
+        for line in self.metrics_file.read_text().splitlines():
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return records
+
+    def keep_metrics_up_to(self, step: int) -> None:
+        """Drop what was measured after a checkpoint: the resumed run measures it again."""
+        kept = [record for record in self.metrics() if record["step"] <= step]
+        part = self.metrics_file.with_suffix(".part")
+        part.write_text("".join(json.dumps(record) + "\n" for record in kept))
+        part.replace(self.metrics_file)
+
+
+def provenance() -> dict[str, Any]:
+    """What a figure depends on besides its config: versions, machine, command."""
+    versions = {name: metadata.version(name) for name in ("torch", "numpy", "safetensors")}
+    try:
+        versions["mapformers"] = metadata.version("mapformers")
+    except metadata.PackageNotFoundError:
+        versions["mapformers"] = "not installed"
+    return {
+        "command": " ".join(["mapformers", *sys.argv[1:]]),
+        "versions": {"python": platform.python_version(), **versions},
+        "hardware": {
+            "device": "cpu",
+            "processor": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+        },
+    }
