@@ -29,7 +29,7 @@ lint: $(READY_DEV)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/python benchmarks/throughput.py $(ARGS)
+	$(BIN)/mapformers bench $(ARGS)
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found; name yours, as in: make setup PYTHON=python3.12"; exit 2; }

@@ -1,6 +1,7 @@
 """The decoder: embedding, layers, head. Hybrids are a list of layers; streaming is a state handed back and forth."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, overload
 
@@ -13,7 +14,7 @@ from mapformers.mixers import LAYERS, Context, LayerShape, Past
 from mapformers.mixers.context import EMPTY_PAST
 from mapformers.mixers.layer import RMSNorm, linear
 
-EMBEDDING_STD = 0.1  # of those tried, the one with which a map is found on every seed (docs/fidelity.md)
+EMBEDDING_STD = 0.3
 LayerSpec = str | tuple[str, Mapping[str, Any]]
 
 
@@ -36,6 +37,8 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(LAYERS[layer.name].build(shape, layer.options) for layer in config.layers)
         self.norm = RMSNorm(config.d_model)
         self.head = linear(config.d_model, config.vocab_size)
+        with torch.no_grad():  # equal at the start, free afterwards: a copied token is at once a predicted one
+            self.head.weight.copy_(self.embedding.weight / (EMBEDDING_STD * math.sqrt(config.d_model)))
 
     @overload
     def forward(

@@ -80,7 +80,6 @@ def map_picture(model: Decoder, task: Task[Any], seed: int) -> MapPicture:
         truth=truth.numpy(),
         integrated=integrated.numpy(),
         explained=explained,
-        title="A map learned from token sequences alone",
     )
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 
-from mapformers.cli import demo, evaluate, look, reproduce, train
+from mapformers.cli import bench, demo, evaluate, look, reproduce, train
 from mapformers.errors import UserError, unknown
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "list": (look.list_main, "names of models, tasks and recipes"),
     "reproduce": (reproduce.main, "run the rows of a table of the paper"),
     "report": (reproduce.report_main, "print a table of the paper beside ours"),
+    "bench": (bench.main, "throughput of every mixer on this machine"),
 }
 
 HELP = """usage: mapformers COMMAND [options]

@@ -38,6 +38,9 @@ class Heads(nn.Module):
     """The projections W_q, W_k, W_v of d_model to heads, fused in one matrix, and W_o back; no biases.
 
     A mixer that compares positions alone asks for ``parts=1``: values only.
+
+    At the start W_v is orthogonal and W_o its transpose, so a head *copies* what it attends to. The first
+    gradients on attention are then about where to look, which decides whether a map is found (docs/fidelity.md).
     """
 
     def __init__(self, shape: LayerShape, parts: int = 3):
@@ -45,7 +48,11 @@ class Heads(nn.Module):
         self.parts, self.n_heads, self.head_dim = parts, shape.n_heads, shape.head_dim
         inner = shape.n_heads * shape.head_dim
         self.project = linear(shape.d_model, parts * inner)
-        self.out = linear(inner, shape.d_model, residual_of=shape)
+        self.out = linear(inner, shape.d_model)
+        with torch.no_grad():
+            values = self.project.weight[-inner:]
+            nn.init.orthogonal_(values)
+            self.out.weight.copy_(values.T / math.sqrt(shape.n_layers))
 
     def split(self, x: Tensor) -> tuple[Tensor, ...]:
         """(B, L, d_model) -> q, k, v (or v alone) of (B, H, L, D)."""

@@ -51,6 +51,7 @@ class PathIntegrator(nn.Module):
             f"rank {options.rank} needs at least as many rotation blocks; a head of {shape.head_dim} has {n_blocks}.",
         )
         self.n_heads, self.rank = shape.n_heads, options.rank
+        self.driftless = False  # set by the trainer for its first steps, see without_mean
         self.w_in = nn.Parameter(torch.randn(shape.n_heads * options.rank, shape.d_model) / shape.d_model)
         omega, w_out = lie.ladders(n_blocks, options.rank, options.omega_max, options.base)
         self.w_out = nn.Parameter(w_out.float().repeat(shape.n_heads, 1, 1))  # (H, r, n_b)
@@ -60,6 +61,8 @@ class PathIntegrator(nn.Module):
         """(B, L, d_model) -> cos θ and sin θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""
         with torch.autocast(x.device.type, enabled=False):
             delta_in = self.movement(x)
+            if self.driftless and delta_in.requires_grad:
+                delta_in.register_hook(without_mean)
             coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
             theta = lie.angles(coordinate, self.w_out, self.omega, dtype=delta_in.dtype)
             context.note(delta_in=delta_in, coordinate=coordinate, theta=theta)
@@ -70,3 +73,12 @@ class PathIntegrator(nn.Module):
         wide = torch.promote_types(x.dtype, torch.float32)
         delta_in = nn.functional.linear(x.to(wide), self.w_in.to(wide))
         return delta_in.unflatten(-1, (self.n_heads, self.rank))
+
+
+def without_mean(gradient: Tensor) -> Tensor:
+    """The gradient of Δ_in (B, L, H, r) less its mean over tokens: the average movement is left as it is.
+
+    The quickest use of a movement is as a clock (every token moves the same way, so recent tokens are near), and a
+    clock that comes first takes up a dimension the map needs. Values are untouched; only learning is steered.
+    """
+    return gradient - gradient.mean(dim=(0, 1), keepdim=True)

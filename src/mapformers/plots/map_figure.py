@@ -22,33 +22,25 @@ class MapPicture:
     truth: np.ndarray  # (T, 2) where the walk really is
     integrated: np.ndarray  # (T, 2) where the model believes it is, in the same basis
     explained: float  # share of the variance of truth that the alignment explains
-    title: str
 
 
 def draw_map(picture: MapPicture, path: Path) -> None:
     """Write the three panels to ``path`` (PNG)."""
     with matplotlib.rc_context(
-        {"font.size": 10, "axes.titlesize": 11, "axes.spines.top": False, "axes.spines.right": False}
+        {"font.size": 10, "axes.titlesize": 10.5, "axes.spines.top": False, "axes.spines.right": False}
     ):
-        figure = Figure(figsize=(12, 4.3), layout="constrained", dpi=150)
+        figure = Figure(figsize=(13, 4.6), layout="constrained", dpi=150)
         left, middle, right = figure.subplots(1, 3)
         _movements(left, picture)
-        _walk(middle, picture.truth, "An unseen walk: where it really goes")
-        _walk(right, picture.integrated, "The same walk, path-integrated by the model")
-        right.text(
-            0.5,
-            -0.17,
-            f"aligned by a linear map, R² = {picture.explained:.4f}",
-            transform=right.transAxes,
-            ha="center",
-            va="top",
-            color="#666666",
-            fontsize=9,
+        _walk(middle, picture.truth, "An unseen walk: where it really goes\n")
+        _walk(
+            right,
+            picture.integrated,
+            f"The same walk, path-integrated by the model\n(aligned by a linear map, R² = {picture.explained:.4f})",
         )
         limits = _limits(np.concatenate((picture.truth, picture.integrated)))
         for axes in (middle, right):
             axes.set(xlim=limits[0], ylim=limits[1])
-        figure.suptitle(picture.title, fontsize=13, fontweight="bold")
         figure.savefig(path)
 
 
@@ -79,9 +71,14 @@ def _movements(axes: Axes, picture: MapPicture) -> None:
     axes.plot([], [], color=ACTION, lw=2, label=f"{len(actions)} actions")
     axes.axhline(0, color=SOFT, lw=0.6, zorder=0)
     axes.axvline(0, color=SOFT, lw=0.6, zorder=0)
-    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", title="What each token does: learned Δ_in")
+    axes.set(
+        xlim=(-reach, reach),
+        ylim=(-reach, reach),
+        aspect="equal",
+        title=r"What each token does: its learned movement $\Delta_{in}$" + "\n",
+    )
     axes.set(xlabel="first inner dimension", ylabel="second inner dimension")
-    axes.legend(loc="upper left", frameon=False, fontsize=9)
+    _legend_below(axes)
 
 
 def _walk(axes: Axes, points: np.ndarray, title: str) -> None:
@@ -94,7 +91,12 @@ def _walk(axes: Axes, points: np.ndarray, title: str) -> None:
     axes.scatter(points[0, 0], points[0, 1], s=60, facecolor="white", edgecolor=INK, zorder=4, label="start")
     axes.scatter(points[-1, 0], points[-1, 1], s=60, color=INK, zorder=4, label="end")
     axes.set(title=title, xlabel="x (cells)", ylabel="y (cells)", aspect="equal")
-    axes.legend(loc="best", frameon=False, fontsize=9)
+    _legend_below(axes)
+
+
+def _legend_below(axes: Axes) -> None:
+    """Out of the way of the arrows and the walk, wherever they go."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncol=2, frameon=False, fontsize=9)
 
 
 def _limits(points: np.ndarray) -> list[tuple[float, float]]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mapformers.errors import require
 from mapformers.tasks.task import Batch, Metric, Task, register_task
+from mapformers.tasks.walk_drawing import draw_walk
 from mapformers.training.config import TrainConfig
 
 ARROWS = ["→", "←", "↑", "↓"]
@@ -155,14 +156,17 @@ class Navigation(Task[World]):
             "smoke": TrainConfig(
                 sequences=320, batch_size=16, warmup_steps=5, eval_every=10, eval_sequences=16, final_sequences=16
             ),
-            "cpu": TrainConfig(sequences=64_000, batch_size=32, lr=3e-3),
+            "cpu": TrainConfig(sequences=40_000, batch_size=32, lr=3e-3, driftless_steps=150),
             "paper": TrainConfig(sequences=700_000, batch_size=128, lr=3e-4, warmup_steps=0),
         }[scale]
 
     def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
-        """The walk as tokens and, in 1D and 2D, drawn on its part of the grid."""
+        """The walk in tokens and, in one and two dimensions, on the grid."""
         batch = self.sample(split, 1, generator)
-        return describe_walk(self, batch)
+        sequence = [*batch.tokens[0].tolist(), int(batch.targets[0, -1])]
+        names = [self.token_names[token] for token in sequence]
+        cells = [tuple(cell) for cell in batch.info["displacement"][0].tolist()]
+        return draw_walk(names, cells, batch.info["first_visit"][0].tolist(), EMPTY)
 
 
 def first_visits(cells: Tensor) -> Tensor:
@@ -173,10 +177,6 @@ def first_visits(cells: Tensor) -> Tensor:
     ranks = torch.arange(cells.shape[1])
     opener = torch.where(opens, ranks, 0).cummax(dim=1).values  # where in the sorted row the group begins
     return torch.empty_like(order).scatter_(1, order, order.gather(1, opener))
-
-
-def describe_walk(task: Navigation, batch: Batch) -> str:
-    return " ".join(task.token_names[t] for t in batch.tokens[0].tolist())
 
 
 def _choice(uniform: Tensor, n: int) -> Tensor:

@@ -10,6 +10,7 @@ from torch import nn
 
 from mapformers.errors import UserError
 from mapformers.evaluation import evaluate
+from mapformers.mixers.path_integrator import PathIntegrator
 from mapformers.seeding import generator
 from mapformers.tasks import Batch, Metric
 from mapformers.training import checkpoint
@@ -75,6 +76,9 @@ class Trainer:
         rate = learning_rate(self.step, train)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+        for module in self.model.modules():
+            if isinstance(module, PathIntegrator):
+                module.driftless = self.step < train.driftless_steps
         batch = self.task.sample("iid", train.batch_size, generator(self.config.seed, "train", self.step))
         logits = self.model(batch.tokens)
         loss = self.task.loss(logits, batch)

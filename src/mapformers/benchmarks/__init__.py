@@ -1,0 +1,1 @@
+"""Benchmarks: measured in one run, interleaved, and reported as ratios."""

@@ -1,0 +1,161 @@
+"""How the models are related, and what a query may see.
+
+`mapwm` that moves by 1 on RoPE's ladder is `rope`, and one that does not move is `nope`; so is `mapem` whose places
+are all alike, or are not asked. Without ``self_key`` a token reads the past only, and a first token itself.
+"""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from helpers import CASES, MIXED, PLAIN, Case, Layout, assert_same
+from mapformers import lie
+from mapformers.mixers import LAYERS, Context
+from mapformers.mixers.context import Past
+from mapformers.mixers.path_integrator import PathIntegrator
+from mapformers.model import Decoder
+
+BOTH_CONTEXTS = pytest.mark.parametrize("rows", [PLAIN, MIXED], ids=["plain", "mixed"])
+BOTH_KEYS = pytest.mark.parametrize("self_key", [True, False], ids=["self-key", "no-self-key"])
+
+
+def logits_of(model: Decoder, rows: tuple[str, ...]) -> Tensor:
+    layout = Layout(rows)
+    logits = model(layout.tokens) if rows is PLAIN else model(layout.tokens, **layout.flags)
+    return logits[layout.padding_mask]
+
+
+def paths_of(model: Decoder) -> list[PathIntegrator]:
+    return [module for module in model.modules() if isinstance(module, PathIntegrator)]
+
+
+def share_weights(source: Decoder, target: Decoder, own: set[str]) -> None:
+    """Give ``target`` the weights of ``source``; what it has beyond them must be of the modules in ``own``."""
+    missing, unexpected = target.load_state_dict(source.state_dict(), strict=False)
+    assert not unexpected
+    assert all(own & set(name.split(".")) for name in missing)
+
+
+@BOTH_KEYS
+@BOTH_CONTEXTS
+def test_mapwm_that_moves_by_one_is_rope(monkeypatch: pytest.MonkeyPatch, rows: tuple[str, ...], self_key: bool):
+    rope = Case("rope", {"self_key": self_key}).build()
+    mapwm = Case("mapwm", {"rank": 1, "self_key": self_key}).build(seed=1)
+    share_weights(rope, mapwm, own={"path"})
+    assert (logits_of(mapwm, rows) - logits_of(rope, rows)).abs().max() > 1e-3
+    monkeypatch.setattr(PathIntegrator, "movement", lambda self, x: torch.ones(*x.shape[:2], 2, 1, dtype=x.dtype))
+    with torch.no_grad():
+        for path in paths_of(mapwm):
+            path.w_out.fill_(1.0)
+            path.omega.copy_(lie.rope_ladder(4).expand(2, 4))
+    assert_same(logits_of(mapwm, rows), logits_of(rope, rows))
+
+
+@BOTH_KEYS
+@BOTH_CONTEXTS
+@pytest.mark.parametrize("rank", [1, 3])
+def test_mapwm_that_does_not_move_is_nope(rows: tuple[str, ...], self_key: bool, rank: int):
+    nope = Case("nope", {"self_key": self_key}).build()
+    mapwm = Case("mapwm", {"rank": rank, "self_key": self_key}).build(seed=1)
+    share_weights(nope, mapwm, own={"path"})
+    assert (logits_of(mapwm, rows) - logits_of(nope, rows)).abs().max() > 1e-3
+    with torch.no_grad():
+        for path in paths_of(mapwm):
+            path.w_in.zero_()
+    assert_same(logits_of(mapwm, rows), logits_of(nope, rows))
+
+
+@BOTH_KEYS
+@BOTH_CONTEXTS
+def test_mapem_that_compares_observations_alone_is_nope(rows: tuple[str, ...], self_key: bool):
+    nope = Case("nope", {"self_key": self_key}).build()
+    mapem = Case("mapem", {"attend": "o", "self_key": self_key}).build(seed=1)
+    share_weights(nope, mapem, own=set())
+    assert_same(logits_of(mapem, rows), logits_of(nope, rows))
+
+
+@BOTH_KEYS
+@BOTH_CONTEXTS
+def test_mapem_whose_places_are_all_alike_is_nope(rows: tuple[str, ...], self_key: bool):
+    """A_P = q₀ᵖ·k₀ᵖ/√D is then one number; where it is 1, A_X ⊙ A_P is A_X."""
+    nope = Case("nope", {"self_key": self_key}).build()
+    mapem = Case("mapem", {"self_key": self_key}).build(seed=1)
+    share_weights(nope, mapem, own={"path", "query_origin", "key_origin"})
+    with torch.no_grad():
+        for layer in mapem.layers:
+            mixer = layer.mixer
+            mixer.path.w_in.zero_()
+            product = (mixer.query_origin * mixer.key_origin).sum(dim=-1, keepdim=True)
+            mixer.key_origin.mul_(mixer.heads.head_dim**0.5 / product)
+    assert_same(logits_of(mapem, rows), logits_of(nope, rows))
+
+
+@pytest.mark.parametrize("options", [{}, {"shared_origin": True, "project_position": True}], ids=["two-origins", "one"])
+def test_mapem_compares_two_origins_carried_along_the_path(options: dict[str, bool]):
+    """A_P before scaling is (C R(θ_t) q₀ᵖ)·(C R(θ_s) k₀ᵖ), and with C = 1 depends on θ_t − θ_s alone."""
+    model = Case("mapem", options).build()
+    for layer, notes in zip(model.layers, model.observe(Layout(PLAIN).tokens)):
+        mixer, rotation = layer.mixer, lie.rotation_matrix(notes["theta"])
+        q, k = mixer.query_origin, mixer.query_origin if mixer.key_origin is None else mixer.key_origin
+        carry = rotation if mixer.projection is None else mixer.projection[:, None] @ rotation
+        q_place, k_place = (torch.einsum("bhlij,hj->bhli", carry, origin) for origin in (q, k))
+        assert_same(notes["attn_p"], q_place @ k_place.mT)
+        if not options:
+            apart = lie.rotation_matrix(notes["theta"][:, :, None, :] - notes["theta"][:, :, :, None])
+            assert_same(notes["attn_p"], torch.einsum("hi,bhtsij,hj->bhts", q, apart, k))
+
+
+@BOTH_CONTEXTS
+@pytest.mark.parametrize("case", [c for c in CASES if hasattr(LAYERS[c.name].options, "self_key")], ids=str)
+def test_who_reads_the_key_and_value_of_a_token(case: Case, rows: tuple[str, ...]):
+    """Disturb k_t and v_t, not q_t: later tokens of the document see it; token t does if it may, or if it is first."""
+    mixer = case.build(n_layers=1).layers[0].mixer
+    layout = Layout(rows)
+    context = Context(layout.tokens) if rows is PLAIN else layout.context()
+    x = 0.3 * torch.randn(*layout.tokens.shape, 16, dtype=torch.float64)
+    before, _ = mixer(x, None, context)
+    first_of_keys = 16 if mixer.heads.parts == 3 else 0
+    for row, at in layout.documents():
+        for order, t in enumerate(at.tolist()):
+
+            def disturb(module, args, out, row=row, t=t):
+                out = out.clone()
+                out[row, t, first_of_keys:] += torch.randn_like(out[row, t, first_of_keys:])
+                return out
+
+            with mixer.heads.project.register_forward_hook(disturb):
+                change = (mixer(x, None, context)[0] - before).abs().amax(dim=-1)
+            sees_itself = mixer.options.self_key or order == 0
+            expected = torch.zeros_like(change, dtype=torch.bool)
+            expected[row, at[order if sees_itself else order + 1 :]] = True
+            assert_same(change[~expected], torch.zeros_like(change[~expected]))
+            assert (change[expected] > 1e-9).all()
+
+
+@given(st.data())
+def test_the_attention_mask_is_its_definition(data: st.DataObject):
+    past, length = data.draw(st.integers(0, 3), "past"), data.draw(st.integers(1, 5), "length")
+
+    def flags(name: str, size: int) -> Tensor | None:
+        values = data.draw(st.none() | st.lists(st.booleans(), min_size=size, max_size=size), name)
+        return None if values is None else torch.tensor([values], dtype=torch.bool).reshape(1, size)
+
+    resets, reals = (
+        [flags("reset before", past), flags("reset", length)],
+        [flags("real before", past), flags("real", length)],
+    )
+    earlier = Context(torch.zeros(1, past, dtype=torch.long), resets[0], reals[0]).extended_past()
+    context = Context(
+        torch.zeros(1, length, dtype=torch.long), resets[1], reals[1], earlier if past else Past(0, None, None)
+    )
+    started = [bool(f) for r, n in zip(resets, (past, length)) for f in (r[0] if r is not None else [False] * n)]
+    real = [bool(f) for r, n in zip(reals, (past, length)) for f in (r[0] if r is not None else [True] * n)]
+    for self_key in (True, False):
+        mask = context.attention_mask(self_key).expand(1, 1, length, past + length)[0, 0]
+        for i in range(past, past + length):
+            seen = [real[i] and real[j] and not any(started[j + 1 : i + 1]) for j in range(i + 1 if self_key else i)]
+            seen += [False] * (past + length - len(seen))
+            seen[i] = seen[i] or not any(seen)
+            assert mask[i - past].tolist() == seen
