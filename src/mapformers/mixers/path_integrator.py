@@ -41,6 +41,7 @@ class PathIntegrator(nn.Module):
     """
 
     no_decay = {"omega"}
+    learns_late = True  # the optimiser may hold it back for the first steps (TrainConfig.path_delay)
 
     def __init__(self, shape: LayerShape, options: MapOptions):
         super().__init__()

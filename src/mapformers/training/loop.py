@@ -15,7 +15,7 @@ from mapformers.seeding import generator
 from mapformers.tasks import Batch, Metric
 from mapformers.training import checkpoint
 from mapformers.training.files import write_json
-from mapformers.training.optimizer import build_optimizer, learning_rate
+from mapformers.training.optimizer import build_optimizer, set_learning_rate
 from mapformers.training.progress import TrainingProgress
 from mapformers.training.run import RunConfig, RunFolder, provenance
 
@@ -73,9 +73,7 @@ class Trainer:
 
     def _one_step(self, progress: TrainingProgress) -> None:
         train = self.config.train
-        rate = learning_rate(self.step, train)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        rate = set_learning_rate(self.optimizer, self.step, train)
         for module in self.model.modules():
             if isinstance(module, PathIntegrator):
                 module.driftless = self.step < train.driftless_steps

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ def provenance() -> dict[str, Any]:
     except metadata.PackageNotFoundError:
         versions["mapformers"] = "not installed"
     return {
-        "command": " ".join(["mapformers", *sys.argv[1:]]),
+        "command": shlex.join(["mapformers", *sys.argv[1:]]),
         "versions": {"python": platform.python_version(), **versions},
         "hardware": {
             "device": "cpu",
