@@ -1,7 +1,10 @@
 """The one exception a user is meant to read."""
 
+import dataclasses
 import difflib
+import math
 from collections.abc import Iterable
+from typing import Any
 
 
 class UserError(ValueError):
@@ -15,6 +18,14 @@ def require(condition: bool, message: str) -> None:
     """Raise :class:`UserError` with ``message`` unless ``condition`` holds."""
     if not condition:
         raise UserError(message)
+
+
+def require_finite(config: Any) -> None:
+    """Refuse infinities and NaN in any number of a config dataclass."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, float):
+            require(math.isfinite(value), f"{field.name} must be a finite number, not {value}.")
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:

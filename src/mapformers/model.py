@@ -185,6 +185,12 @@ def model_config(
     return ModelConfig(vocab_size=vocab_size, layers=stack, **sizes)
 
 
+def suggested_settings(name: str, suggestions: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a task's suggestions (sizes, rank, base, …) that a model has a use for."""
+    known = {field.name for field in dataclasses.fields(LAYERS[name].options)} | set(SIZES) | {"n_layers"}
+    return {key: value for key, value in suggestions.items() if key in known}
+
+
 def _layer_of(spec: LayerSpec) -> LayerConfig:
     if isinstance(spec, str):
         return layer_config(spec, {})

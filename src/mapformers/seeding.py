@@ -7,9 +7,12 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from mapformers.errors import require
+
 
 def seed_of(seed: int, purpose: str, index: int = 0) -> int:
     """A 32-bit seed that differs for every (seed, purpose, index)."""
+    require(seed >= 0, f"seed must not be negative, but is {seed}.")
     words = np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), index]).generate_state(1)
     return int(words[0])
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from helpers import CASES, MIXED, PLAIN, Case, Layout, assert_same
 from mapformers import lie
 from mapformers.mixers import LAYERS, Context
-from mapformers.mixers.context import Past
+from mapformers.mixers.context import EMPTY_PAST, Past
 from mapformers.mixers.path_integrator import PathIntegrator
 from mapformers.model import Decoder
 
@@ -134,28 +134,28 @@ def test_who_reads_the_key_and_value_of_a_token(case: Case, rows: tuple[str, ...
             assert (change[expected] > 1e-9).all()
 
 
-@given(st.data())
-def test_the_attention_mask_is_its_definition(data: st.DataObject):
-    past, length = data.draw(st.integers(0, 3), "past"), data.draw(st.integers(1, 5), "length")
+def flags_of(length: int) -> st.SearchStrategy[list[bool] | None]:
+    return st.none() | st.lists(st.booleans(), min_size=length, max_size=length)
 
-    def flags(name: str, size: int) -> Tensor | None:
-        values = data.draw(st.none() | st.lists(st.booleans(), min_size=size, max_size=size), name)
-        return None if values is None else torch.tensor([values], dtype=torch.bool).reshape(1, size)
 
-    resets, reals = (
-        [flags("reset before", past), flags("reset", length)],
-        [flags("real before", past), flags("real", length)],
-    )
-    earlier = Context(torch.zeros(1, past, dtype=torch.long), resets[0], reals[0]).extended_past()
-    context = Context(
-        torch.zeros(1, length, dtype=torch.long), resets[1], reals[1], earlier if past else Past(0, None, None)
-    )
-    started = [bool(f) for r, n in zip(resets, (past, length)) for f in (r[0] if r is not None else [False] * n)]
-    real = [bool(f) for r, n in zip(reals, (past, length)) for f in (r[0] if r is not None else [True] * n)]
-    for self_key in (True, False):
-        mask = context.attention_mask(self_key).expand(1, 1, length, past + length)[0, 0]
-        for i in range(past, past + length):
-            seen = [real[i] and real[j] and not any(started[j + 1 : i + 1]) for j in range(i + 1 if self_key else i)]
-            seen += [False] * (past + length - len(seen))
-            seen[i] = seen[i] or not any(seen)
-            assert mask[i - past].tolist() == seen
+def chunk_of(length: int, reset: list[bool] | None, real: list[bool] | None, past: Past = EMPTY_PAST) -> Context:
+    reset, real = (None if flag is None else torch.tensor([flag]) for flag in (reset, real))
+    return Context(torch.zeros(1, length, dtype=torch.long), reset, real, past)
+
+
+@given(st.data(), st.integers(1, 4), st.integers(1, 5))
+def test_the_attention_mask_is_its_definition(data: st.DataObject, past: int, length: int):
+    """Seen from a second chunk: every pair (i, j) asked one by one."""
+    total = past + length
+    resets, reals = ([data.draw(flags_of(n)) for n in (past, length)] for _ in range(2))
+    started = [*(resets[0] or [False] * past), *(resets[1] or [False] * length)]
+    real = [*(reals[0] or [True] * past), *(reals[1] or [True] * length)]
+    first = chunk_of(past, resets[0], reals[0])
+    second = chunk_of(length, resets[1], reals[1], first.extended_past())
+    for chunk, queries in ((first, range(past)), (second, range(past, total))):
+        for self_key in (True, False):
+            mask = chunk.attention_mask(self_key).reshape(len(queries), queries.stop)
+            for i in queries:
+                before = range(i + 1 if self_key else i)
+                seen = [j for j in before if real[i] and real[j] and not any(started[j + 1 : i + 1])]
+                assert mask[i - queries.start].nonzero().flatten().tolist() == (seen or [i])

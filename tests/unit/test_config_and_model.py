@@ -103,7 +103,7 @@ def other_state() -> object:
 TWO = torch.tensor([[1, 2]])
 WRONG = {
     "unknown name": (build("mapmw"), "'mapmw'", "did you mean 'mapwm'?"),
-    "unknown name, nothing near": (build("xyz"), "'xyz'", "choose one of: mapem, mapwm, nope, rope"),
+    "unknown name, nothing near": (build("xyz"), "'xyz'", "choose one of: ", "mapem", "rope"),
     "unknown name in a list": (build(None, layers=["rope", "mapmw"]), "'mapmw'", "did you mean 'mapwm'?"),
     "unknown option": (build(rnak=2), "'rnak'", "did you mean 'rank'?"),
     "unknown option in a list": (build(None, layers=[("mapwm", {"rnak": 2})]), "'rnak'", "did you mean 'rank'?"),

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mapformers.analysis import align, token_movements, walked_path
 from mapformers.cli.parse import parse
-from mapformers.errors import UserError
+from mapformers.errors import UserError, require
 from mapformers.model import Decoder
 from mapformers.plots import MapPicture, draw_map
 from mapformers.recipes import RECIPES
@@ -46,6 +46,7 @@ class Arguments:
 
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, "mapformers demo", DESCRIPTION)
+    require(asked.seed >= 0, f"--seed must not be negative, but is {asked.seed}.")
     recipe = RECIPES["table2"]
     folder = _free_folder(asked.out)
     log, screen = Console(stderr=True), Console()

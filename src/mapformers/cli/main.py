@@ -1,7 +1,9 @@
 """`mapformers COMMAND`: find the command, run it, and turn wrong input into one sentence and exit code 2."""
 
+import io
 import sys
 from collections.abc import Callable, Sequence
+from importlib import metadata
 
 from mapformers.cli import bench, demo, evaluate, look, reproduce, train
 from mapformers.errors import UserError, unknown
@@ -32,8 +34,13 @@ Learn cognitive maps: transformers whose position is path-integrated from the to
 
 def main(args: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if args is None else args)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # arrows on a terminal that has none
     if not args or args[0] in ("-h", "--help", "help"):
         print(HELP.format(commands="\n".join(f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items())))
+        return 0
+    if args[0] == "--version":
+        print(f"mapformers {metadata.version('mapformers')}")
         return 0
     try:
         if args[0] not in COMMANDS:

@@ -3,9 +3,8 @@
 import contextlib
 import io
 import re
-import sys
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import tyro
 
@@ -15,11 +14,12 @@ Arguments = TypeVar("Arguments")
 
 # Flat names (--rank, not --model-options.rank), and one flag per switch (--no-self-key).
 STYLE = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+HELP = {"-h", "--help"}
 
 
 def parse(cls: type[Arguments], args: Sequence[str], prog: str, description: str) -> Arguments:
     """Arguments as an instance of ``cls``; --help prints and exits, anything wrong is a :class:`UserError`."""
-    with _one_sentence(prog):
+    with contextlib.nullcontext() if HELP & set(args) else _one_sentence(prog):
         return tyro.cli(cls, args=args, prog=prog, description=description, config=STYLE)
 
 
@@ -30,32 +30,41 @@ def parse_known(cls: type[Arguments], args: Sequence[str], prog: str) -> Argumen
         return known
 
 
+def without_help(args: Sequence[str]) -> list[str]:
+    return [arg for arg in args if arg not in HELP]
+
+
 @contextlib.contextmanager
-def _one_sentence(prog: str) -> Any:
-    caught = io.StringIO()
+def _one_sentence(prog: str) -> Iterator[None]:
+    # tyro draws its boxes for the encoding of stdout, so both streams are one that can hold any of them
+    drawn = io.BytesIO()
+    caught = io.TextIOWrapper(drawn, encoding="utf-8", write_through=True)
     try:
-        with contextlib.redirect_stderr(caught):
+        with contextlib.redirect_stdout(caught), contextlib.redirect_stderr(caught):
             yield
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            sys.stderr.write(caught.getvalue())
-            raise
-        raise UserError(sentence(caught.getvalue(), prog)) from None
+    except SystemExit:
+        raise UserError(sentence(drawn.getvalue().decode(), prog)) from None
 
 
 def sentence(box: str, prog: str) -> str:
-    """What tyro drew in a box, as one sentence that ends with where to look."""
+    """What tyro drew in a box, as one sentence that ends with the remedy."""
     lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n─+\n", "\n".join(lines))]
-    what = paragraphs[0] if paragraphs and paragraphs[0] else " ".join(box.split())
-    what = re.sub(r"^Error parsing [a-z_-]+: ", "", what)
+    what = paragraphs[0].rstrip(".")
+    near = re.search(r"Perhaps you meant: (--[\w-]+)", " ".join(paragraphs[1:]))
+    if near:
+        return f"{what}; did you mean {near.group(1)}?"
     for found, kind in (
-        ("invalid literal for int.*: ", "a whole number"),
-        ("could not convert string to float: ", "a number"),
+        (r"invalid literal for int\(\) with base 10", "a whole number"),
+        (r"could not convert string to float", "a number"),
     ):
-        what = re.sub(rf"Error parsing (--\S+): {found}(.*)", rf"\1 takes {kind}, not \2", what)
-    what = re.sub(r"^Missing from [^:]*: (--\S+).*", r"\1 is missing", what)
-    hint = next((p for p in paragraphs[1:] if p.startswith("Perhaps you meant:")), "")
-    near = re.search(r"--[\w-]+", hint)
-    remedy = f"did you mean {near.group()}?" if near else f"see `{prog} --help`."
-    return f"{what.rstrip('.')}; {remedy}" if near or what.endswith(")") or "must" not in what else what
+        wrong = re.match(rf"Error parsing (\S+): {found}: (.*)", what)
+        if wrong:
+            return f"{wrong[1]} takes {kind}, not {wrong[2]}."
+    refused = re.match(r"Error parsing [\w-]+: (.*)", what)
+    if refused and not refused[1].startswith("invalid"):
+        return f"{refused[1]}."
+    missing = re.match(r"Missing from [^:]*: (--[\w-]+)|Missing from [^:]*: \S+ (.*?)\.? \(required\)", what)
+    if missing:
+        what = f"{missing[1]} is missing" if missing[1] else f"{prog} needs {missing[2][0].lower()}{missing[2][1:]}"
+    return f"{what}; see `{prog} --help`."

@@ -12,8 +12,8 @@ from mapformers.cli.parse import parse
 from mapformers.errors import require
 from mapformers.recipes import RECIPES
 from mapformers.recipes.report import terminal_table, write_documents
-from mapformers.recipes.reproduce import reproduce
-from mapformers.training.files import clear_file_errors, read_json
+from mapformers.recipes.reproduce import read_record, reproduce
+from mapformers.training.files import clear_file_errors
 
 DESCRIPTION = """Train and measure the rows of a table, several seeds each. Runs that are done are not repeated.
 
@@ -45,9 +45,16 @@ def main(args: Sequence[str]) -> int:
     require(asked.seeds >= 1, f"--seeds must be at least 1, not {asked.seeds}.")
     require(asked.jobs >= 1, f"--jobs must be at least 1, not {asked.jobs}.")
     rows = [recipe.row(label) for label in asked.rows] or list(recipe.rows)
-    with clear_file_errors("write to", asked.results):
-        asked.results.mkdir(parents=True, exist_ok=True)
-    file = asked.results / f"{recipe.name}{'' if asked.scale == 'cpu' else '-' + asked.scale}.json"
+    file = results_file(asked.results, recipe.name, asked.scale)
+    if file.exists():
+        read_record(file)
+    for folder in (asked.results, asked.runs):  # refuse before anything is made
+        require(
+            folder.is_dir() or not folder.exists(), f"Cannot write to {folder}: it is a file; choose another folder."
+        )
+    for folder in (asked.results, asked.runs):
+        with clear_file_errors("write to", folder):
+            folder.mkdir(parents=True, exist_ok=True)
     record = reproduce(
         recipe, scale=asked.scale, seeds=asked.seeds, rows=rows, jobs=asked.jobs, runs=asked.runs, results=file,
         console=Console(stderr=True),
@@ -57,10 +64,17 @@ def main(args: Sequence[str]) -> int:
     return 0
 
 
+def results_file(folder: Path, name: str, scale: str) -> Path:
+    """Where a recipe's results are kept: NAME.json, or NAME-SCALE.json for scales other than cpu."""
+    return folder / (f"{name}.json" if scale == "cpu" else f"{name}-{scale}.json")
+
+
 @dataclass(frozen=True)
 class ReportArguments:
     recipe: tyro.conf.Positional[str | None] = None
     """A name from `mapformers list recipes` (all that have results unless given)."""
+    scale: Literal["smoke", "cpu", "paper"] = "cpu"
+    """Which results."""
     results: Path = Path("results")
     """Where RECIPE.json is kept."""
     write: bool = False
@@ -69,12 +83,17 @@ class ReportArguments:
 
 def report_main(args: Sequence[str]) -> int:
     asked = parse(ReportArguments, args, "mapformers report", "Print a table of the paper beside what was measured.")
-    names = [asked.recipe] if asked.recipe else [name for name in RECIPES if (asked.results / f"{name}.json").exists()]
-    for name in names:
-        recipe = RECIPES[name]
-        record = read_json(asked.results / f"{name}.json")
-        for world in recipe.worlds:
-            Console().print(terminal_table(recipe, record, world))
+    names = [asked.recipe] if asked.recipe else list(RECIPES)
+    measured = [name for name in names if results_file(asked.results, RECIPES[name].name, asked.scale).exists()]
+    require(
+        bool(measured),
+        f"{asked.results} has no results of {' or '.join(names)} at {asked.scale} scale; "
+        f"run `mapformers reproduce {names[0]}` first.",
+    )
+    for name in measured:
+        record = read_record(results_file(asked.results, name, asked.scale))
+        for world in RECIPES[name].worlds:
+            Console().print(terminal_table(RECIPES[name], record, world))
     if asked.write:
         for path in write_documents(asked.results.parent):
             print(f"wrote {path}")

@@ -15,7 +15,10 @@ def split_table(splits: Mapping[str, Mapping[str, Mapping[str, Any]]], title: st
         table.add_column(metric.replace("_", " "), justify="right")
         table.add_column("cases", justify="right", style="dim")
     for split, scores in splits.items():
-        cells = [cell for name in metrics for cell in (f"{scores[name]['value']:.4f}", f"{scores[name]['count']}")]
+        cells = []
+        for name in metrics:
+            value, count = scores[name]["value"], scores[name]["count"]
+            cells += ["–" if value is None else f"{value:.4f}", str(count)]
         table.add_row(split, *cells)
     return table
 

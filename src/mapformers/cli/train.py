@@ -8,15 +8,16 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from mapformers.cli.parse import parse, parse_known
+from mapformers.cli.parse import parse, parse_known, without_help
 from mapformers.cli.tables import split_table
 from mapformers.config import to_dict
+from mapformers.errors import require
 from mapformers.mixers import LAYERS
-from mapformers.model import model_config
+from mapformers.model import model_config, suggested_settings
 from mapformers.tasks import TASKS
 from mapformers.training.config import TrainConfig
 from mapformers.training.loop import resume, train
-from mapformers.training.run import RunConfig
+from mapformers.training.run import RunConfig, RunFolder
 
 PROG = "mapformers train"
 DESCRIPTION = """Train a model on a task.
@@ -74,7 +75,11 @@ def main(args: Sequence[str]) -> int:
     choice, config = run_config(args)
     console = Console(stderr=True)
     title = f"{choice.model} on {choice.task}"
-    result = resume(choice.folder, console, title) if choice.resume else train(config, choice.folder, console, title)
+    if choice.resume:
+        check_same_run(choice, config, args)
+        result = resume(choice.folder, console, title)
+    else:
+        result = train(config, choice.folder, console, title)
     Console().print(split_table(result["splits"], f"{title}, seed {config.seed}"))
     console.print(f"Run folder: {choice.folder}", highlight=False, soft_wrap=True)
     return 0
@@ -82,22 +87,18 @@ def main(args: Sequence[str]) -> int:
 
 def run_config(args: Sequence[str]) -> tuple[Choice, RunConfig]:
     """The run that a command line asks for. Names first, then the settings those names bring with them."""
-    quiet = [arg for arg in args if arg not in ("-h", "--help")]
+    quiet = without_help(args)
     choice = parse_known(Choice, quiet, PROG)
     task_entry, layer = TASKS[choice.task], LAYERS[choice.model]
+    task = task_entry.build(parse_known(task_entry.settings, quiet, PROG))
+    suggested = suggested_settings(choice.model, task.model_defaults())
+    sizes = {key: suggested.pop(key) for key in list(suggested) if key in Sizes.__dataclass_fields__}
 
-    world: Any = parse_known(task_entry.settings, quiet, PROG)
-    task = task_entry.build(world)
-    suggested = task.model_defaults()
-    sizes = Sizes(**{k: v for k, v in suggested.items() if k in Sizes.__dataclass_fields__})
-    known = {field.name for field in dataclasses.fields(layer.options)}
-    options = layer.options(**{k: v for k, v in suggested.items() if k in known})
-
-    fields: list[tuple[str, Any, Any]] = [
-        ("choice", Choice, choice),
-        ("task_settings", task_entry.settings, world),
-        ("sizes", Sizes, sizes),
-        ("model_options", layer.options, options),
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        ("choice", Choice),
+        ("task_settings", task_entry.settings, task_entry.settings()),
+        ("sizes", Sizes, Sizes(**sizes)),
+        ("model_options", layer.options, layer.options(**suggested)),
         ("training", TrainConfig, task.training(choice.scale)),
     ]
     everything = dataclasses.make_dataclass("Train", fields, frozen=True)
@@ -105,3 +106,19 @@ def run_config(args: Sequence[str]) -> tuple[Choice, RunConfig]:
     settings = {**to_dict(chosen.sizes), **to_dict(chosen.model_options)}
     model = model_config(choice.model, vocab_size=task.vocab_size, **settings)
     return choice, RunConfig(choice.task, chosen.task_settings, model, chosen.training, choice.seed)
+
+
+def check_same_run(choice: Choice, config: RunConfig, args: Sequence[str]) -> None:
+    """A run goes on with the settings it was started with: others on the command line are refused, not ignored."""
+    _, started = RunFolder.open(choice.folder)
+    names = (started.task, started.model.layers[0].name, started.seed)
+    require(
+        names == (choice.task, choice.model, choice.seed),
+        f"{choice.folder} holds a run of {names[1]} on {names[0]} with seed {names[2]}; name those to resume it.",
+    )
+    own = {f"--{name.replace('_', '-')}" for name in Choice.__dataclass_fields__}
+    given = [arg.split("=")[0] for arg in args if arg.startswith("--") and arg.split("=")[0] not in own]
+    require(
+        not given or config == started,
+        f"{choice.folder} was started with other settings; resume it without {' '.join(given)}.",
+    )

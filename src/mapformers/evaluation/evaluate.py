@@ -1,6 +1,7 @@
 """`evaluate`: measure anything that maps tokens to logits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,24 +30,32 @@ def evaluate(
     of `transformers`, a plain function. The sequences depend on ``seed`` alone, not on ``batch_size``.
     """
     require(n_sequences >= 1, f"n_sequences must be at least 1, not {n_sequences}.")
+    require(batch_size is None or batch_size >= 1, f"batch_size must be at least 1, not {batch_size}.")
     stream = generator(seed, "evaluate")
     device = _device_of(model)
     if batch_size is None:
         length = task.sample(split, 1, generator(seed, "length")).tokens.shape[1]
         batch_size = max(1, TOKENS_PER_BATCH // length)
-    training = isinstance(model, nn.Module) and model.training
-    if isinstance(model, nn.Module):
-        model.eval()
-    try:
-        scores: dict[str, list[Metric]] = {}
+    scores: dict[str, list[Metric]] = {}
+    with _evaluating(model):
         for start in range(0, n_sequences, batch_size):
             batch = task.sample(split, min(batch_size, n_sequences - start), stream).to(device)
             for name, metric in task.score(_logits(model(batch.tokens), batch.tokens, task), batch).items():
                 scores.setdefault(name, []).append(metric)
-    finally:
-        if isinstance(model, nn.Module):
-            model.train(training)
     return {name: Metric.join(parts) for name, parts in scores.items()}
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Modules in eval mode, each put back as it was."""
+    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
+    if isinstance(model, nn.Module):
+        model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 def _device_of(model: Callable[[Tensor], Any]) -> torch.device:
@@ -57,8 +66,9 @@ def _device_of(model: Callable[[Tensor], Any]) -> torch.device:
 def _logits(output: Any, tokens: Tensor, task: Task[Any]) -> Tensor:
     logits = getattr(output, "logits", output)
     expected = (*tokens.shape, task.vocab_size)
+    fits = isinstance(logits, Tensor) and logits.dim() == 3 and tuple(logits.shape[:2]) == expected[:2]
     require(
-        isinstance(logits, Tensor) and tuple(logits.shape[:2]) == expected[:2] and logits.shape[-1] >= task.vocab_size,
+        fits and logits.shape[-1] >= task.vocab_size,
         f"The model must answer tokens {tuple(tokens.shape)} with logits {expected}, "
         f"not {tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__}.",
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from mapformers.errors import require
+from mapformers.errors import require, require_finite
 from mapformers.mixers.context import Context
 from mapformers.mixers.layer import LayerShape, linear
 
@@ -23,6 +23,7 @@ class AttentionOptions:
     """Divides the final attention logits, once."""
 
     def __post_init__(self) -> None:
+        require_finite(self)
         require(self.attn_temperature > 0, f"attn_temperature must be above 0, not {self.attn_temperature}.")
 
 

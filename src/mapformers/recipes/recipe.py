@@ -6,7 +6,7 @@ from typing import Any
 
 from mapformers.config import from_dict, to_dict
 from mapformers.errors import unknown
-from mapformers.model import model_config
+from mapformers.model import model_config, suggested_settings
 from mapformers.registry import Registry
 from mapformers.tasks import TASKS
 from mapformers.training.config import TrainConfig
@@ -49,7 +49,8 @@ class Recipe:
         entry = TASKS[self.task]
         settings: Any = from_dict(entry.settings, self.worlds[world])
         task = entry.build(settings)
-        model = model_config(row.model, vocab_size=task.vocab_size, **row.options)
+        options = {**suggested_settings(row.model, task.model_defaults()), **row.options}
+        model = model_config(row.model, vocab_size=task.vocab_size, **options)
         train = from_dict(TrainConfig, {**to_dict(task.training(scale)), **({} if scale == "smoke" else row.train)})
         return RunConfig(self.task, settings, model, train, seed)
 

@@ -1,6 +1,7 @@
 """Run the cells of a recipe and keep what they measured in one JSON file. Cells already measured are not run again."""
 
-import os
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from mapformers.errors import require
 from mapformers.recipes.recipe import RECIPES, Recipe, Row
 from mapformers.training.files import read_json, write_json
 from mapformers.training.loop import resume, train
@@ -31,38 +33,49 @@ def reproduce(
     console: Console,
 ) -> dict[str, Any]:
     """Train and measure every cell that ``results`` does not have yet; write after each, so nothing is lost."""
-    record: dict[str, Any] = (
-        read_json(results) if results.exists() else {"recipe": recipe.name, "scale": scale, "runs": []}
-    )
+    empty: dict[str, Any] = {"recipe": recipe.name, "scale": scale, "runs": []}
+    record = read_record(results) if results.exists() else empty
     done = {(run["row"], run["world"], run["seed"]): run["config"] for run in record["runs"]}
-    todo = []
-    for row, world, seed in _cells(recipe, rows, seeds):
-        config = recipe.run_config(row, world, seed, scale).to_dict()
-        if done.get((row.label, world, seed)) != config:
-            todo.append((row, world, seed))
-    console.print(f"{recipe.name} at {scale} scale: {len(todo)} runs to do, {len(done)} done.", highlight=False)
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    cells = list(_cells(recipe, rows, seeds))
+    todo = [
+        (row, world, seed)
+        for row, world, seed in cells
+        if done.get((row.label, world, seed)) != recipe.run_config(row, world, seed, scale).to_dict()
+    ]
+    ready = len(cells) - len(todo)
+    console.print(f"{recipe.name} at {scale} scale: {len(todo)} runs to do, {ready} done.", highlight=False)
+    threads = max(1, torch.get_num_threads() // jobs)
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = {
-            pool.submit(run_cell, recipe.name, row.label, world, seed, scale, runs, threads): (row, world, seed)
-            for row, world, seed in todo
-        }
-        for finished, future in enumerate(as_completed(futures), start=1):
-            row, world, seed = futures[future]
-            key = (row.label, world, seed)
-            record["runs"] = [run for run in record["runs"] if (run["row"], run["world"], run["seed"]) != key]
-            record["runs"].append(future.result())
-            record["runs"].sort(key=lambda run: (run["row"], run["world"], run["seed"]))
-            write_json(results, record)
-            scores = future.result()["splits"]
-            figures = ", ".join(f"{split} {scores[split][recipe.metric]['value']:.3f}" for split in recipe.splits)
-            console.print(
-                f"[{finished}/{len(todo)}] {row.label}, {world}, seed {seed}: {figures}",
-                highlight=False,
-                soft_wrap=True,
-                markup=False,
-            )
+        futures = {pool.submit(run_cell, recipe.name, *_key(cell), scale, runs, threads): cell for cell in todo}
+        try:
+            for finished, future in enumerate(as_completed(futures), start=1):
+                run = future.result()
+                key = _key(futures[future])
+                others = [other for other in record["runs"] if (other["row"], other["world"], other["seed"]) != key]
+                record["runs"] = sorted([*others, run], key=lambda run: (run["row"], run["world"], run["seed"]))
+                write_json(results, record)
+                figures = ", ".join(f"{s} {run['splits'][s][recipe.metric]['value']:.3f}" for s in recipe.splits)
+                line = f"({finished}/{len(todo)}) {key[0]}, {key[1]}, seed {key[2]}: {figures}"
+                console.print(line, highlight=False, soft_wrap=True)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # or the pool would go on with the cells that wait
+            raise
     return record
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The results kept of a recipe, or one clear sentence."""
+    record = read_json(path)
+    require(
+        isinstance(record, dict) and isinstance(record.get("runs"), list),
+        f"{path} is not a file of results; restore it, or move it away to measure anew.",
+    )
+    return dict(record)
+
+
+def _key(cell: Cell) -> tuple[str, str, int]:
+    row, world, seed = cell
+    return row.label, world, seed
 
 
 def _cells(recipe: Recipe, rows: Sequence[Row], seeds: int) -> Iterator[Cell]:
@@ -78,16 +91,15 @@ def run_cell(name: str, label: str, world: str, seed: int, scale: str, runs: Pat
     recipe = RECIPES[name]
     row = recipe.row(label)
     config = recipe.run_config(row, world, seed, scale)
-    folder = runs / name / scale / re.sub(r"\W+", "-", f"{label} {world} seed{seed}").strip("-")
+    # a cell whose settings have changed gets a folder of its own, so the old run is neither resumed nor lost
+    mark = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode()).hexdigest()[:8]
+    folder = runs / name / scale / re.sub(r"\W+", "-", f"{label} {world} seed{seed} {mark}")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log.txt").open("a") as log:
         console = Console(file=log, force_terminal=False, width=160)
         title = f"{label}, {world}, seed {seed}"
-        if (folder / "config.json").exists() and read_json(folder / "config.json") == config.to_dict():
-            result = resume(folder, console, title)
-        else:
-            (folder / "config.json").unlink(missing_ok=True)
-            result = train(config, folder, console, title)
+        begun = RunFolder(folder).config_file.exists()
+        result = resume(folder, console, title) if begun else train(config, folder, console, title)
     curve = [
         {"sequences": line["step"] * config.train.batch_size, recipe.metric: line[recipe.metric]}
         for line in RunFolder(folder).metrics()

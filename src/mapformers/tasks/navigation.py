@@ -40,6 +40,7 @@ class World:
         for name, least in (("steps", 1), ("grid", 2), ("max_run", 1), ("n_objects", 1)):
             require(getattr(self, name) >= least, f"{name} must be at least {least}, not {getattr(self, name)}.")
         require(0 <= self.p_empty <= 1, f"p_empty is a probability between 0 and 1, not {self.p_empty}.")
+        require(self.grid**self.dims < 2**62, f"A grid of {self.grid} in {self.dims} dimensions has too many cells.")
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,14 @@ class Navigation(Task[World]):
         self.splits = {"iid": {}, "ood-dense": half, "ood-sparse": twice}
         if world.dims <= 2:  # the paper's table has 256 steps, its text 512
             self.splits[f"ood-sparse-{4 * world.steps}"] = {**twice, "steps": 4 * world.steps}
+
+    def split_settings(self, split: str | Mapping[str, Any]) -> World:
+        world = super().split_settings(split)
+        same = (world.dims, world.n_objects) == (self.settings.dims, self.settings.n_objects)
+        require(
+            same, "A split must keep dims and n_objects, or its tokens would be others; build another task for that."
+        )
+        return world
 
     def numbers_per_sequence(self, world: World) -> int:
         """Direction and length of each run (there are at most as many runs as steps), and what each cell holds."""
@@ -156,7 +165,7 @@ class Navigation(Task[World]):
             "smoke": TrainConfig(
                 sequences=320, batch_size=16, warmup_steps=5, eval_every=10, eval_sequences=16, final_sequences=16
             ),
-            "cpu": TrainConfig(sequences=48_000, batch_size=32, path_delay=100, driftless_steps=300),
+            "cpu": TrainConfig(sequences=48_000, batch_size=32),
             "paper": TrainConfig(sequences=700_000, batch_size=128, lr=3e-4, warmup_steps=0),
         }[scale]
 

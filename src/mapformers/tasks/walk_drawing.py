@@ -27,4 +27,5 @@ def _picture(cells: Sequence[Cell], seen: Sequence[str]) -> list[str]:
     world = {(0, 0): "S", **dict(zip(cells, seen))}
     columns = range(min(x for x, _ in world), max(x for x, _ in world) + 1)
     rows = range(max(y for _, y in world), min(y for _, y in world) - 1, -1)
-    return ["  " + " ".join(world.get((x, y), " ") for x in columns).rstrip() for y in rows]
+    width = max(len(name) for name in world.values())
+    return ["  " + " ".join(world.get((x, y), "").ljust(width) for x in columns).rstrip() for y in rows]

@@ -35,27 +35,37 @@ def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optim
     if target.exists():
         shutil.rmtree(target)
     part.replace(target)
-    for old in _steps(folder)[:-KEPT]:
+    earlier = [path for path in _steps(folder) if path.name < target.name]
+    for old in earlier[: -(KEPT - 1)]:
         shutil.rmtree(old)
     return target
 
 
 def latest(folder: Path) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that is whole, and a sentence for each newer one that is not."""
-    complaints: list[str] = []
+    faults: list[str] = []
     for path in reversed(_steps(folder)):
         fault = _fault(path)
         if fault is None:
-            return path, complaints
-        complaints.append(f"Checkpoint {path} is damaged ({fault}); using the one before it.")
-    return None, complaints
+            return path, [f"{sentence} Using {path.name} instead." for sentence in faults]
+        faults.append(f"Checkpoint {path} is damaged: {fault}.")
+    return None, faults
+
+
+def set_damaged_aside(folder: Path) -> None:
+    """Rename checkpoints that are not whole, so that they neither count nor get in the way."""
+    for path in _steps(folder):
+        if _fault(path) is not None:
+            aside = path.with_name(f"damaged-{path.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
     try:
         model.load_state_dict(safetensors.torch.load_file(path / WEIGHTS))
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise UserError(f"The weights in {path} do not fit this model ({_first_line(error)}).") from None
+        raise UserError(f"The weights in {path} do not fit the model of its config.json: {_cause(error)}.") from None
 
 
 def load_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> None:
@@ -80,10 +90,13 @@ def _steps(folder: Path) -> list[Path]:
 def _fault(path: Path) -> str | None:
     """Why a checkpoint cannot be used, or None."""
     try:
-        for name, expected in manifest(path)["sha256"].items():
-            if hashlib.sha256((path / name).read_bytes()).hexdigest() != expected:
+        facts = manifest(path)
+        if not (isinstance(facts["step"], int) and isinstance(facts["seconds"], int | float)):
+            return f"{MANIFEST} is not what was written"
+        for name in (WEIGHTS, OPTIMIZER):
+            if hashlib.sha256((path / name).read_bytes()).hexdigest() != facts["sha256"][name]:
                 return f"{name} is not what was written"
-    except (OSError, KeyError, ValueError):
+    except (OSError, LookupError, TypeError, ValueError):
         return "files are missing or cut short"
     return None
 
@@ -97,5 +110,7 @@ def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _cause(error: Exception) -> str:
+    """The first telling line of an error that torch spreads over many."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[min(1, len(lines) - 1)].rstrip(".")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from mapformers.errors import require
+from mapformers.errors import require, require_finite
 
 Schedule = Literal["linear", "cosine", "constant"]
 
@@ -48,15 +48,9 @@ class TrainConfig:
     """Steps between checkpoints; there is always one at the end."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "sequences",
-            "batch_size",
-            "log_every",
-            "eval_every",
-            "eval_sequences",
-            "final_sequences",
-            "checkpoint_every",
-        ):
+        require_finite(self)
+        counts = "sequences batch_size log_every eval_every eval_sequences final_sequences checkpoint_every"
+        for name in counts.split():
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}.")
         for name in ("lr", "clip"):
             require(getattr(self, name) > 0, f"{name} must be above 0, not {getattr(self, name)}.")

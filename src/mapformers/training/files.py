@@ -21,15 +21,15 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, data: Any) -> None:
-    write_atomically(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+    write_atomically(path, (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file, or one clear sentence."""
     try:
         return json.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not readable JSON ({error}); restore it or start the run anew.") from None
 

@@ -1,7 +1,12 @@
 """The training loop: sample, predict, step; log, measure, save."""
 
+import signal
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,7 +22,7 @@ from mapformers.training import checkpoint
 from mapformers.training.files import write_json
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
 from mapformers.training.progress import TrainingProgress
-from mapformers.training.run import RunConfig, RunFolder, provenance
+from mapformers.training.run import RunConfig, RunFolder, provenance, without_nan
 
 
 class Trainer:
@@ -33,10 +38,13 @@ class Trainer:
         self.seconds = 0.0  # wall time of all processes that worked on the run, up to the last checkpoint
 
     def restore(self) -> None:
-        """Go back to the newest whole checkpoint, if there is one."""
+        """Go back to the newest whole checkpoint, or to the beginning if the run has not come to its first."""
         path, complaints = checkpoint.latest(self.folder.checkpoints)
+        if path is None and complaints:
+            raise UserError(f"{' '.join(complaints)} None is whole; start anew with another --out.")
         for complaint in complaints:
             self.console.print(complaint, highlight=False, soft_wrap=True)
+        checkpoint.set_damaged_aside(self.folder.checkpoints)
         if path is not None:
             checkpoint.load_weights(path, self.model)
             checkpoint.load_optimizer(path, self.optimizer)
@@ -45,19 +53,24 @@ class Trainer:
         self.folder.keep_metrics_up_to(self.step)
 
     def run(self) -> dict[str, Any]:
-        """Train to the end, measure every split, write result.json and return its content."""
+        """Train to the end, measure every split, write result.json and return its content.
+
+        Ctrl-C lets the step under way finish and saves before it stops; anything harsher leaves the newest checkpoint.
+        """
         train = self.config.train
         started = time.monotonic() - self.seconds
-        with TrainingProgress(self.title, train.steps, self.step, train.batch_size, self.console) as progress:
-            try:
-                while self.step < train.steps:
-                    self._one_step(progress)
-                    if self.step % train.checkpoint_every == 0 and self.step < train.steps:
-                        self._save(time.monotonic() - started)
-            except KeyboardInterrupt:
-                self._save(time.monotonic() - started)
-                progress.say(f"Stopped after step {self.step}; go on with --resume and --out {self.folder.path}.")
-                raise
+        with (
+            interruptible() as asked_to_stop,
+            TrainingProgress(self.title, train.steps, self.step, train.batch_size, self.console) as progress,
+        ):
+            while self.step < train.steps:
+                self._one_step(progress)
+                if asked_to_stop():
+                    self._save(time.monotonic() - started)
+                    progress.say(f"Stopped after step {self.step}; go on with --resume and --out {self.folder.path}.")
+                    raise KeyboardInterrupt
+                if self.step % train.checkpoint_every == 0 and self.step < train.steps:
+                    self._save(time.monotonic() - started)
         self._save(time.monotonic() - started)
         result = {
             "splits": measure_splits(self.model, self.config, n_sequences=train.final_sequences),
@@ -80,6 +93,8 @@ class Trainer:
         batch = self.task.sample("iid", train.batch_size, generator(self.config.seed, "train", self.step))
         logits = self.model(batch.tokens)
         loss = self.task.loss(logits, batch)
+        if not torch.isfinite(loss):
+            raise UserError(f"The loss became {loss.item()} at step {self.step}; lower --lr (now {train.lr:g}).")
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), train.clip)
@@ -94,12 +109,10 @@ class Trainer:
     def _log(
         self, progress: TrainingProgress, batch: Batch, logits: torch.Tensor, loss: float, norm: float, rate: float
     ) -> None:
-        if not loss < float("inf"):  # NaN too
-            raise UserError(f"The loss became {loss} at step {self.step}; lower --lr (now {self.config.train.lr:g}).")
         accuracy = float(self.task.score(logits, batch)[self.task.main_metric])
         record = {"step": self.step, "loss": loss, "accuracy": accuracy, "lr": rate, "grad_norm": norm}
-        self.folder.append_metrics({**record, "sequences_per_second": round(progress.speed, 1)})
         progress.update(self.step, loss, accuracy)
+        self.folder.append_metrics({**record, "sequences_per_second": round(progress.speed, 1)})
 
     def _save(self, seconds: float) -> None:
         self.seconds = seconds
@@ -108,7 +121,7 @@ class Trainer:
 
 def measure_splits(
     model: nn.Module, config: RunConfig, splits: list[str] | None = None, n_sequences: int = 512
-) -> dict[str, dict[str, dict[str, float]]]:
+) -> dict[str, dict[str, dict[str, Any]]]:
     """Every metric of every split, with its count, as plain data."""
     task = config.build_task()
     return {
@@ -117,13 +130,35 @@ def measure_splits(
     }
 
 
-def _plain(metric: Metric) -> dict[str, float]:
-    return {"value": float(metric), "count": metric.count}
+def _plain(metric: Metric) -> dict[str, Any]:
+    return {"value": without_nan(float(metric)), "count": metric.count}
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Within it the first Ctrl-C is only noted, for the loop to stop between two steps; the second one interrupts."""
+    pressed: list[bool] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(True)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def train(config: RunConfig, out: Path, console: Console | None = None, title: str = "training") -> dict[str, Any]:
     """Start a run in a new folder and train it to the end."""
-    return Trainer(config, RunFolder.create(out, config), console, title).run()
+    trainer = Trainer(config, RunFolder(out), console, title)  # a model that cannot be built leaves no folder
+    RunFolder.create(out, config)
+    return trainer.run()
 
 
 def resume(out: Path, console: Console | None = None, title: str = "training") -> dict[str, Any]:

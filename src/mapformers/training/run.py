@@ -1,6 +1,7 @@
 """A run: what was asked for (config) and where it lives (folder)."""
 
 import json
+import math
 import os
 import platform
 import shlex
@@ -72,7 +73,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "RunFolder":
-        """A new run; a folder that already holds one is never overwritten."""
+        """Begin a new run; a folder that already holds one is never overwritten."""
         folder = cls(path)
         with clear_file_errors("write to", path):
             if folder.config_file.exists():
@@ -90,21 +91,24 @@ class RunFolder:
         data = read_json(folder.config_file)
         try:
             return folder, RunConfig.from_dict(data)
-        except (KeyError, TypeError) as error:
-            raise UserError(f"{folder.config_file} is not the config of a run ({error!r}).") from None
+        except (LookupError, TypeError, AttributeError):
+            raise UserError(
+                f"{folder.config_file} is not the config of a run; give a folder that `train` wrote."
+            ) from None
 
     def load_model(self, config: RunConfig) -> tuple[Decoder, int, list[str]]:
         """The model at its newest whole checkpoint, the step it is from, and what was wrong with newer ones."""
         path, complaints = checkpoint.latest(self.checkpoints)
         if path is None:
-            raise UserError(" ".join([*complaints, f"{self.path} holds no usable checkpoint yet; train it first."]))
+            why = " ".join(complaints) or f"{self.path} holds no checkpoint yet."
+            raise UserError(f"{why} There is nothing to measure; train it first.")
         model = config.build_model()
         checkpoint.load_weights(path, model)
         return model, checkpoint.manifest(path)["step"], complaints
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         with self.metrics_file.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps({k: without_nan(v) for k, v in record.items()}, allow_nan=False) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
         """All whole lines of metrics.jsonl; a last line cut short is passed over."""
@@ -124,6 +128,11 @@ class RunFolder:
         part = self.metrics_file.with_suffix(".part")
         part.write_text("".join(json.dumps(record) + "\n" for record in kept))
         part.replace(self.metrics_file)
+
+
+def without_nan(value: Any) -> Any:
+    """JSON has no NaN: a mean over no cases is null."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def provenance() -> dict[str, Any]:
