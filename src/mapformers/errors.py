@@ -28,6 +28,12 @@ def require_finite(config: Any) -> None:
             require(math.isfinite(value), f"{field.name} must be a finite number, not {value}.")
 
 
+def describe(value: Any) -> str:
+    """A tensor by its dtype and shape, anything else by its type."""
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ if shape is None else f"{value.dtype} of shape {tuple(shape)}"
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """The error for a name that does not exist, with the nearest ones that do."""
     known = sorted(known)

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, overload
 import torch
 from torch import Tensor, nn
 
-from mapformers.config import LayerConfig, ModelConfig, layer_config
-from mapformers.errors import require, unknown
+from mapformers.config import LayerConfig, ModelConfig, from_dict, layer_config
+from mapformers.errors import describe, require, unknown
 from mapformers.mixers import LAYERS, Context, LayerShape, Past
 from mapformers.mixers.context import EMPTY_PAST
 from mapformers.mixers.layer import RMSNorm, linear
@@ -23,6 +23,8 @@ class DecoderState(NamedTuple):
 
     past: Past
     layers: tuple[Any, ...]
+    batch_size: int
+    made_by: tuple[LayerConfig, ...]
 
 
 class Decoder(nn.Module):
@@ -111,14 +113,15 @@ class Decoder(nn.Module):
                 notes.append(context.recording)
             x, stream, layer_state = layer(x, stream, None if state is None else state.layers[index], context)
             layer_states.append(layer_state)
-        return self.head(self.norm(x)), DecoderState(context.extended_past(), tuple(layer_states)), notes
+        new_state = DecoderState(context.extended_past(), tuple(layer_states), len(tokens), self.config.layers)
+        return self.head(self.norm(x)), new_state, notes
 
     def _check_tokens(self, tokens: Tensor, state: DecoderState | None) -> None:
         if torch.compiler.is_compiling():
             return
         require(
-            tokens.dim() == 2 and not tokens.is_floating_point() and tokens.dtype != torch.bool,
-            f"tokens must be whole numbers of shape (batch, length), not {tokens.dtype} of {tuple(tokens.shape)}.",
+            isinstance(tokens, Tensor) and tokens.dim() == 2 and tokens.dtype in (torch.int64, torch.int32),
+            f"tokens must be an int64 tensor of shape (batch, length), not {describe(tokens)}.",
         )
         require(tokens.numel() > 0, f"tokens must hold at least one token, not shape {tuple(tokens.shape)}.")
         if tokens.device.type == "cpu":  # elsewhere the look would stall the device
@@ -129,8 +132,12 @@ class Decoder(nn.Module):
             )
         if state is not None:
             require(
-                len(state.layers) == len(self.layers),
-                f"The state is of a model with {len(state.layers)} layers, this one has {len(self.layers)}.",
+                isinstance(state, DecoderState) and state.made_by == self.config.layers,
+                "The state is of another model; give the one that this model returned.",
+            )
+            require(
+                state.batch_size == len(tokens),
+                f"The state is of a batch of {state.batch_size}, the tokens are a batch of {len(tokens)}.",
             )
 
 
@@ -165,6 +172,7 @@ def model_config(
 ) -> ModelConfig:
     """The checked config that :func:`build_model` builds from."""
     require((name is None) != (layers is None), "Give either a model's name or a list of layers.")
+    require(name is None or isinstance(name, str), f"A model is named by a word, not {name!r}; a hybrid is layers=[…].")
     sizes = {key: settings.pop(key) for key in SIZES if key in settings}
     if name is not None:
         options = LAYERS[name].options
@@ -173,7 +181,8 @@ def model_config(
             if key not in known:
                 raise unknown(f"option of model {name!r}", key, known | set(SIZES) | {"n_layers"})
         n_layers = 1 if n_layers is None else n_layers
-        require(n_layers >= 1, f"n_layers must be at least 1, not {n_layers}.")
+        whole = isinstance(n_layers, int) and not isinstance(n_layers, bool)
+        require(whole and n_layers >= 1, f"n_layers must be a whole number of at least 1, not {n_layers!r}.")
         stack = (layer_config(name, settings),) * n_layers
     else:
         assert layers is not None
@@ -182,7 +191,7 @@ def model_config(
         )
         require(not settings, f"With a list of layers, give options per layer: ('mapwm', {settings!r}).")
         stack = tuple(_layer_of(spec) for spec in layers)
-    return ModelConfig(vocab_size=vocab_size, layers=stack, **sizes)
+    return from_dict(ModelConfig, {"vocab_size": vocab_size, "layers": stack, **sizes})
 
 
 def suggested_settings(name: str, suggestions: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,5 +203,6 @@ def suggested_settings(name: str, suggestions: Mapping[str, Any]) -> dict[str, A
 def _layer_of(spec: LayerSpec) -> LayerConfig:
     if isinstance(spec, str):
         return layer_config(spec, {})
-    require(len(spec) == 2 and isinstance(spec[1], Mapping), f"A layer is a name or (name, options), not {spec!r}.")
+    pair = isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[1], Mapping)
+    require(pair, f"A layer is a name or (name, options), not {spec!r}.")
     return layer_config(*spec)

@@ -94,17 +94,18 @@ def test_mapem_whose_places_are_all_alike_is_nope(rows: tuple[str, ...], self_ke
 
 @pytest.mark.parametrize("options", [{}, {"shared_origin": True, "project_position": True}], ids=["two-origins", "one"])
 def test_mapem_compares_two_origins_carried_along_the_path(options: dict[str, bool]):
-    """A_P before scaling is (C R(θ_t) q₀ᵖ)·(C R(θ_s) k₀ᵖ), and with C = 1 depends on θ_t − θ_s alone."""
+    """A_P = (C R(θ_t) q₀ᵖ)·(C R(θ_s) k₀ᵖ)/√D, and with C = 1 depends on θ_t − θ_s alone."""
     model = Case("mapem", options).build()
     for layer, notes in zip(model.layers, model.observe(Layout(PLAIN).tokens)):
         mixer, rotation = layer.mixer, lie.rotation_matrix(notes["theta"])
         q, k = mixer.query_origin, mixer.query_origin if mixer.key_origin is None else mixer.key_origin
         carry = rotation if mixer.projection is None else mixer.projection[:, None] @ rotation
         q_place, k_place = (torch.einsum("bhlij,hj->bhli", carry, origin) for origin in (q, k))
-        assert_same(notes["attn_p"], q_place @ k_place.mT)
+        scale = mixer.heads.head_dim**0.5
+        assert_same(notes["attn_p"] * scale, q_place @ k_place.mT)
         if not options:
             apart = lie.rotation_matrix(notes["theta"][:, :, None, :] - notes["theta"][:, :, :, None])
-            assert_same(notes["attn_p"], torch.einsum("hi,bhtsij,hj->bhts", q, apart, k))
+            assert_same(notes["attn_p"] * scale, torch.einsum("hi,bhtsij,hj->bhts", q, apart, k))
 
 
 @BOTH_CONTEXTS

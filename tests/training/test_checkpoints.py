@@ -162,5 +162,5 @@ def test_when_all_are_damaged_each_is_named(saved):
 @pytest.mark.parametrize("sizes", [{"d_model": 32}, {"n_layers": 2}, {"rank": 1}], ids=str)
 def test_weights_of_another_model_are_refused(saved, sizes):
     model, _ = model_and_optimizer(**sizes)
-    with pytest.raises(mf.UserError, match=r"step-00000006 do not fit this model"):
+    with pytest.raises(mf.UserError, match=r"step-00000006 do not fit the model of its config.json: "):
         checkpoint.load_weights(saved / "step-00000006", model)

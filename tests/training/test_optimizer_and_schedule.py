@@ -9,7 +9,7 @@ from torch import nn
 import mapformers as mf
 from mapformers.mixers import LAYERS
 from mapformers.training.config import TrainConfig
-from mapformers.training.optimizer import build_optimizer, learning_rate, set_learning_rate
+from mapformers.training.optimizer import build_optimizer, learning_rate, set_learning_rate, split_parameters
 
 EXEMPT = {"omega", "gain", "query_origin", "key_origin"}
 VARIANTS = [(name, variant) for name in LAYERS for variant in LAYERS[name].variants]
@@ -17,13 +17,6 @@ VARIANTS = [(name, variant) for name in LAYERS for variant in LAYERS[name].varia
 
 def build(name, variant):
     return mf.build_model(name, vocab_size=21, d_model=16, n_heads=2, n_layers=2, **variant)
-
-
-def split_parameters(model):
-    """What the optimiser decays and what it does not."""
-    groups = build_optimizer(model, TrainConfig(weight_decay=0.25)).param_groups
-    parts = {rate: [p for g in groups if g["weight_decay"] == rate for p in g["params"]] for rate in (0.25, 0.0)}
-    return parts[0.25], parts[0.0]
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=str)
@@ -142,7 +135,7 @@ def test_the_budget_is_in_whole_batches(sequences, batch_size, steps):
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
         ({"lr": 0.0}, "lr must be above 0"),
-        ({"lr": float("nan")}, "lr must be above 0"),
+        ({"lr": float("nan")}, "lr must be a finite number"),
         ({"clip": 0.0}, "clip must be above 0"),
         ({"warmup_steps": -1}, "warmup_steps must not be negative"),
         ({"weight_decay": -0.1}, "weight_decay must not be negative"),
@@ -156,25 +149,9 @@ def test_wrong_settings_are_refused_in_one_sentence(wrong, sentence):
         TrainConfig(**wrong)
 
 
-def test_the_path_waits_and_then_warms_up_like_the_rest():
-    model = mf.build_model("mapwm", vocab_size=21, d_model=16)
-    config = config_of("constant", path_delay=30)
-    optimizer = build_optimizer(model, config)
-    path = {id(p) for p in model.layers[0].mixer.path.parameters()}
-    shares = {}
-    for step in (0, 29, 30, 39, 49, 99):
-        rate = set_learning_rate(optimizer, step, config)
-        late = {g["lr"] for g in optimizer.param_groups if {id(p) for p in g["params"]} & path}
-        rest = {g["lr"] for g in optimizer.param_groups if not {id(p) for p in g["params"]} & path}
-        assert rest == {rate} == {learning_rate(step, config)}
-        [shares[step]] = [lr / rate for lr in late]
-    assert shares == pytest.approx({0: 0, 29: 0, 30: 1 / 20, 39: 10 / 20, 49: 1, 99: 1})
-
-
-def test_without_a_delay_the_path_learns_like_the_rest():
-    model = mf.build_model("mapwm", vocab_size=21, d_model=16)
+def test_every_group_gets_the_rate_of_the_step():
     config = config_of("linear")
-    optimizer = build_optimizer(model, config)
+    optimizer = build_optimizer(mf.build_model("mapwm", vocab_size=21, d_model=16), config)
     for step in (0, 19, 50, 99):
-        rate = set_learning_rate(optimizer, step, config)
-        assert {g["lr"] for g in optimizer.param_groups} == {rate}
+        assert set_learning_rate(optimizer, step, config) == learning_rate(step, config)
+        assert {group["lr"] for group in optimizer.param_groups} == {learning_rate(step, config)}

@@ -100,6 +100,12 @@ def other_state() -> object:
     return mf.build_model("rope", vocab_size=7, n_layers=3)(tokens, state=state)
 
 
+def other_batch() -> object:
+    model = mf.build_model("rope", vocab_size=7)
+    _, state = model(torch.ones(1, 2, dtype=torch.long), return_state=True)
+    return model(torch.ones(3, 2, dtype=torch.long), state=state)
+
+
 TWO = torch.tensor([[1, 2]])
 WRONG = {
     "unknown name": (build("mapmw"), "'mapmw'", "did you mean 'mapwm'?"),
@@ -140,8 +146,8 @@ WRONG = {
     "origin_std 0": (build("mapem", origin_std=0.0), "origin_std", "0.0"),
     "token negative": (run(torch.tensor([[0, -1]])), "-1", "0 to 6"),
     "token too large": (run(torch.tensor([[0, 7]])), "Token 7", "0 to 6"),
-    "tokens float": (run(TWO.float()), "whole numbers", "torch.float32"),
-    "tokens bool": (run(TWO.bool()), "whole numbers", "torch.bool"),
+    "tokens float": (run(TWO.float()), "int64", "torch.float32"),
+    "tokens bool": (run(TWO.bool()), "int64", "torch.bool"),
     "tokens 1-D": (run(TWO[0]), "(batch, length)", "(2,)"),
     "tokens empty": (run(TWO[:, :0]), "at least one token", "(1, 0)"),
     "no rows": (run(TWO[:0]), "at least one token", "(0, 2)"),
@@ -149,7 +155,13 @@ WRONG = {
     "reset of another shape": (run(TWO, reset=torch.ones(1, 3, dtype=torch.bool)), "reset", "(1, 2)", "(1, 3)"),
     "padding_mask of floats": (run(TWO, padding_mask=torch.ones(1, 2)), "padding_mask", "bool", "torch.float32"),
     "padding_mask 1-D": (run(TWO, padding_mask=torch.ones(2, dtype=torch.bool)), "padding_mask", "(2,)"),
-    "state of another depth": (other_state, "2 layers", "3"),
+    "state of another depth": (other_state, "state is of another model"),
+    "state of another batch": (other_batch, "batch of 1", "batch of 3"),
+    "a layer that is a number": (lambda: mf.build_model(layers=[3], vocab_size=7), "name or (name, options)", "3"),
+    "a list as the name": (lambda: mf.build_model(["rope"], vocab_size=7), "layers=[…]"),
+    "a size in words": (lambda: mf.build_model("rope", vocab_size=7, d_model="8"), "d_model", "'8'"),
+    "half a layer": (lambda: mf.build_model("rope", vocab_size=7, n_layers=1.5), "n_layers", "1.5"),
+    "a ladder upside down": (lambda: mf.build_model("mapwm", vocab_size=7, base=1.0, omega_max=1.0), "base", "2π"),
     "config with an unknown setting": (lambda: from_dict(ModelConfig, {"d_modle": 8}), "'d_modle'", "'d_model'"),
     "config of a wrong type": (lambda: from_dict(ModelConfig, {"d_model": "8"}), "d_model", "a whole number", "'8'"),
 }

@@ -33,9 +33,7 @@ def ladders(n_blocks: int, rank: int, omega_max: float = 2 * math.pi, base: floa
     """
     sizes = shares(n_blocks, rank)
     omega = torch.cat([ladder(size, omega_max, base) for size in sizes])
-    owner = torch.repeat_interleave(torch.arange(rank), torch.tensor(sizes))
-    w_out = torch.nn.functional.one_hot(owner, rank).T.to(torch.float64)
-    return omega, w_out
+    return omega, torch.block_diag(*(torch.ones(1, size, dtype=torch.float64) for size in sizes))
 
 
 def rope_ladder(n_blocks: int, base: float = 10000.0) -> Tensor:

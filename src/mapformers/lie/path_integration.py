@@ -48,7 +48,8 @@ def angles(coordinate: Tensor, w_out: Tensor, omega: Tensor, dtype: torch.dtype 
     ``coordinate`` (B, L, H, r), ``w_out`` (H, r, n_b), ``omega`` (H, n_b); returns (B, H, L, n_b).
     """
     home = omega.device
-    rate = (w_out * omega.unsqueeze(1)).to(coordinate.device, torch.float64)
+    w_out, omega = (weight.to(coordinate.device, torch.float64) for weight in (w_out, omega))
+    rate = w_out * omega.unsqueeze(1)
     theta = torch.einsum("blhr,hrn->bhln", coordinate, rate)
     return wrap(theta).to(dtype).to(home)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mapformers.errors import require
+from mapformers.errors import describe, require
 
 
 class Past(NamedTuple):
@@ -39,11 +39,9 @@ class Context:
     def __post_init__(self) -> None:
         for name, flag in (("reset", self.reset), ("padding_mask", self.padding_mask)):
             if flag is not None:
-                require(
-                    flag.dtype == torch.bool and flag.shape == self.tokens.shape,
-                    f"{name} must be a bool tensor of the tokens' shape {tuple(self.tokens.shape)}, "
-                    f"not {flag.dtype} of shape {tuple(flag.shape)}.",
-                )
+                fits = isinstance(flag, Tensor) and flag.dtype == torch.bool and flag.shape == self.tokens.shape
+                shape = tuple(self.tokens.shape)
+                require(fits, f"{name} must be a bool tensor of the tokens' shape {shape}, not {describe(flag)}.")
 
     def note(self, **seen: Tensor) -> None:
         """Keep named tensors for whoever looks inside the model; does nothing unless recording."""

@@ -88,7 +88,9 @@ class MapEM(nn.Module):
         a_p = q_place @ memory.places.transpose(-1, -2)
         logits = a_x * a_p / (self.heads.head_dim * self.options.attn_temperature)
         weights = masked_softmax(logits, context, self.options)
-        context.note(values=memory.values[:, :, context.past.length :], attn_x=a_x, attn_p=a_p, attention=weights)
+        scale = self.heads.head_dim**-0.5
+        context.note(values=memory.values[:, :, context.past.length :], attention=weights)
+        context.note(attn_x=a_x * scale, attn_p=a_p * scale)
         return weights @ memory.values
 
     def reference(self, x: Tensor, context: Context) -> Tensor:

@@ -30,7 +30,8 @@ class MapOptions(AttentionOptions):
         super().__post_init__()
         require(self.rank >= 1, f"rank must be at least 1, not {self.rank}.")
         require(self.omega_max > 0, f"omega_max must be above 0, not {self.omega_max}.")
-        require(self.base >= 1, f"base must be at least 1, not {self.base}.")
+        slowest = 2 * math.pi / self.omega_max
+        require(self.base >= slowest, f"base must be at least 2π/omega_max = {slowest:.4g}, not {self.base}.")
 
 
 class PathIntegrator(nn.Module):
@@ -41,7 +42,7 @@ class PathIntegrator(nn.Module):
     """
 
     no_decay = {"omega"}
-    learns_late = True  # the optimiser may hold it back for the first steps (TrainConfig.path_delay)
+    drift: Tensor
 
     def __init__(self, shape: LayerShape, options: MapOptions):
         super().__init__()
@@ -52,7 +53,8 @@ class PathIntegrator(nn.Module):
             f"rank {options.rank} needs at least as many rotation blocks; a head of {shape.head_dim} has {n_blocks}.",
         )
         self.n_heads, self.rank = shape.n_heads, options.rank
-        self.driftless = False  # set by the trainer for its first steps, see without_mean
+        self.register_buffer("drift", torch.zeros(shape.n_heads, options.rank))
+        self.driftless = False  # set by the trainer for its first steps, see hold_still
         self.w_in = nn.Parameter(torch.randn(shape.n_heads * options.rank, shape.d_model) / shape.d_model)
         omega, w_out = lie.ladders(n_blocks, options.rank, options.omega_max, options.base)
         self.w_out = nn.Parameter(w_out.float().repeat(shape.n_heads, 1, 1))  # (H, r, n_b)
@@ -62,24 +64,29 @@ class PathIntegrator(nn.Module):
         """(B, L, d_model) -> cos θ and sin θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""
         with torch.autocast(x.device.type, enabled=False):
             delta_in = self.movement(x)
-            if self.driftless and delta_in.requires_grad:
-                delta_in.register_hook(without_mean)
+            if self.driftless:
+                delta_in = self.hold_still(delta_in, context)
             coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
             theta = lie.angles(coordinate, self.w_out, self.omega, dtype=delta_in.dtype)
             context.note(delta_in=delta_in, coordinate=coordinate, theta=theta)
             return theta.cos(), theta.sin(), coordinate[:, -1]
 
     def movement(self, x: Tensor) -> Tensor:
-        """Δ_in = W_in x, (B, L, d_model) -> (B, L, H, r), in float32 or better."""
+        """Δ_in = W_in x, (B, L, d_model) -> (B, L, H, r), in float32 or better; less the drift, 0 unless held still."""
         wide = torch.promote_types(x.dtype, torch.float32)
         delta_in = nn.functional.linear(x.to(wide), self.w_in.to(wide))
-        return delta_in.unflatten(-1, (self.n_heads, self.rank))
+        return delta_in.unflatten(-1, (self.n_heads, self.rank)) - self.drift
 
+    def hold_still(self, delta_in: Tensor, context: Context) -> Tensor:
+        """Δ_in less its mean over the batch, which ``drift`` follows so that nothing jumps when this ends.
 
-def without_mean(gradient: Tensor) -> Tensor:
-    """The gradient of Δ_in (B, L, H, r) less its mean over tokens: the average movement is left as it is.
-
-    The quickest use of a movement is as a clock (every token moves the same way, so recent tokens are near), and a
-    clock that comes first takes up a dimension the map needs. Values are untouched; only learning is steered.
-    """
-    return gradient - gradient.mean(dim=(0, 1), keepdim=True)
+        The quickest use of a movement is as a clock: every token moves the same way, so recent tokens are near. A
+        clock that comes first takes up a dimension which the map then lacks (docs/fidelity.md).
+        """
+        real = torch.ones_like(context.tokens) if context.padding_mask is None else context.padding_mask
+        weight = real.to(delta_in.dtype)[:, :, None, None]
+        mean = (delta_in * weight).sum(dim=(0, 1)) / weight.sum().clamp(min=1)
+        if self.training:
+            with torch.no_grad():
+                self.drift += 0.1 * mean
+        return delta_in - mean

@@ -38,18 +38,17 @@ class RoPE(nn.Module):
         check_even_heads(shape, "rope")
         self.options = options
         self.heads = Heads(shape)
-        self.omega = lie.rope_ladder(shape.head_dim // 2, options.rope_base)
 
     def angles(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
         """θ of (B, 1, L, n_b), or (1, 1, L, n_b) where all rows count alike, and the index (B, 1, 1) reached."""
         rows = 1 if context.is_plain else x.shape[0]
         one = torch.ones(rows, x.shape[1], 1, 1, dtype=torch.float64, device=x.device)
         index = lie.integrate(one, initial=start, mask=context.padding_mask, reset=context.reset)
-        omega = self.omega.to(x.device).unsqueeze(0)
+        omega = lie.rope_ladder(self.heads.head_dim // 2, self.options.rope_base).to(x.device).unsqueeze(0)
         theta = lie.angles(
             index, torch.ones_like(omega).unsqueeze(1), omega, torch.promote_types(x.dtype, torch.float32)
         )
-        context.note(theta=theta)
+        context.note(theta=theta.expand(x.shape[0], self.heads.n_heads, -1, -1))
         return theta, index[:, -1].expand(x.shape[0], 1, 1)
 
     def forward(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:

@@ -24,10 +24,8 @@ class TrainConfig:
     """Where it ends, as a share of the peak."""
     warmup_steps: int = 50
     """Steps over which the learning rate rises to its peak."""
-    path_delay: int = 0
-    """First steps in which the path integrator does not learn, so that attention can first learn to read."""
     driftless_steps: int = 0
-    """First steps in which the average movement on the map gets no gradient, so that no clock is learned first."""
+    """First steps in which the average movement on the map is held at zero, so that no clock is learned first."""
     weight_decay: float = 0.05
     """On matrices only."""
     beta1: float = 0.9
@@ -54,7 +52,7 @@ class TrainConfig:
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}.")
         for name in ("lr", "clip"):
             require(getattr(self, name) > 0, f"{name} must be above 0, not {getattr(self, name)}.")
-        for name in ("warmup_steps", "path_delay", "driftless_steps", "weight_decay"):
+        for name in ("warmup_steps", "driftless_steps", "weight_decay"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}.")
         for name in ("beta1", "beta2"):
             require(0 <= getattr(self, name) < 1, f"{name} must lie in [0, 1), not {getattr(self, name)}.")

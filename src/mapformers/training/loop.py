@@ -71,6 +71,7 @@ class Trainer:
                     raise KeyboardInterrupt
                 if self.step % train.checkpoint_every == 0 and self.step < train.steps:
                     self._save(time.monotonic() - started)
+        self._hold_paths_still(False)
         self._save(time.monotonic() - started)
         result = {
             "splits": measure_splits(self.model, self.config, n_sequences=train.final_sequences),
@@ -87,9 +88,7 @@ class Trainer:
     def _one_step(self, progress: TrainingProgress) -> None:
         train = self.config.train
         rate = set_learning_rate(self.optimizer, self.step, train)
-        for module in self.model.modules():
-            if isinstance(module, PathIntegrator):
-                module.driftless = self.step < train.driftless_steps
+        self._hold_paths_still(self.step < train.driftless_steps)
         batch = self.task.sample("iid", train.batch_size, generator(self.config.seed, "train", self.step))
         logits = self.model(batch.tokens)
         loss = self.task.loss(logits, batch)
@@ -105,6 +104,11 @@ class Trainer:
         if self.step % train.eval_every == 0 or self.step == train.steps:
             scores = evaluate(self.model, self.task, "iid", n_sequences=train.eval_sequences, seed=self.config.seed + 1)
             self.folder.append_metrics({"step": self.step, "split": "iid", **{k: float(v) for k, v in scores.items()}})
+
+    def _hold_paths_still(self, still: bool) -> None:
+        for module in self.model.modules():
+            if isinstance(module, PathIntegrator):
+                module.driftless = still
 
     def _log(
         self, progress: TrainingProgress, batch: Batch, logits: torch.Tensor, loss: float, norm: float, rate: float
