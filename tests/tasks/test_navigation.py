@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapformers as mf
-from mapformers.tasks.navigation import EMPTY
+from mapformers.tasks.navigation import EMPTY, first_visits
 
 
 def generator(seed=0):
@@ -349,3 +349,17 @@ def test_answering_empty_scores_zero_and_the_share_of_empty_revisits():
 def test_wrong_settings_are_refused_in_one_sentence(wrong, sentence):
     with pytest.raises(mf.UserError, match=sentence):
         mf.build_task("navigation", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("dims", "split", "low", "high"),
+    [(1, "iid", 1, 1), (1, "ood-dense", 0.93, 0.95), (1, "ood-sparse", 1, 1), (2, "ood-dense", 0.999, 1)],
+)
+def test_what_a_map_of_the_trained_ring_can_know(dims, split, low, high):
+    """The share of scored revisits to a cell seen before at the same place modulo 64, the size trained on."""
+    task = mf.build_task("navigation", dims=dims)
+    batch = task.sample(split, 512, torch.Generator().manual_seed(0))
+    scored = batch.score_mask[:, 0::2]
+    ring = batch.info["displacement"] % 64
+    seen_before = first_visits(ring[..., 0] + 64 * ring[..., -1] * (dims - 1)) < torch.arange(scored.shape[1])
+    assert low <= int((seen_before & scored).sum()) / int(scored.sum()) <= high

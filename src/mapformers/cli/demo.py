@@ -57,14 +57,15 @@ def main(args: Sequence[str]) -> int:
         config = recipe.run_config(recipe.row(label), WORLD, asked.seed, asked.scale)
         result = train(config, folder / label.split()[0].lower(), log, title=f"{label:<9}")
         runs.append({"row": label, "world": WORLD, "seed": asked.seed, "config": config.to_dict(), **result})
-    record = {"recipe": recipe.name, "scale": asked.scale, "runs": runs}
+    took = time.monotonic() - started
+    record = {"recipe": recipe.name, "scale": asked.scale, "seconds": round(took, 1), "runs": runs}
     write_json(folder / "demo.json", record)
     screen.print(terminal_table(recipe, record, WORLD))
     run, config = RunFolder.open(folder / MAPPED.lower())
     picture = map_picture(run.load_model(config)[0], config.build_task(), asked.seed)
     draw_map(picture, folder / "map.png")
     screen.print(f"Picture: {folder / 'map.png'}   figures: {folder / 'demo.json'}", highlight=False, soft_wrap=True)
-    screen.print(f"Took {(time.monotonic() - started) / 60:.1f} minutes.", highlight=False)
+    screen.print(f"Training and measuring took {took / 60:.1f} minutes.", highlight=False)
     return 0
 
 
