@@ -1,5 +1,5 @@
 # make demo and make test work from a fresh clone with only Python 3.11+, pip and make: they build .venv themselves.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -32,8 +32,9 @@ bench: $(READY)
 	$(BIN)/mapformers bench $(ARGS)
 
 $(READY): pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found; name yours, as in: make setup PYTHON=python3.12"; exit 2; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
+		{ echo "make: Python 3.11 to 3.13 is needed; name yours, as in: make setup PYTHON=python3.12"; exit 2; }
+	test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	@echo "installing into $(VENV) (once)"
 	$(PIP_INSTALL) --editable .
 	touch $@

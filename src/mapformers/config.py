@@ -69,15 +69,19 @@ def layer_config(name: str, options: Mapping[str, Any]) -> LayerConfig:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """A config dataclass as plain JSON-ready data."""
-    return dataclasses.asdict(config)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(config).items()}
 
 
 def from_dict(cls: type[Config], data: Mapping[str, Any], kind: str = "setting") -> Config:
     """Build a config dataclass from plain data; unknown names and wrong types are refused in one sentence."""
+    require(isinstance(data, Mapping), f"Settings are given by name, not as {type(data).__name__}.")
     hints = typing.get_type_hints(cls)
+    data = dict(data)
     for name, value in data.items():
         if name not in hints:
             raise unknown(kind, name, hints)
+        if typing.get_origin(hints[name]) is tuple and isinstance(value, list):
+            data[name] = value = tuple(value)  # JSON has no tuples
         if not _fits(value, hints[name]):
             raise UserError(f"{name} must be {_spell(hints[name])}, not {value!r}.")
     return cls(**data)
@@ -94,6 +98,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(element, typing.get_args(hint)[0]) for element in value)
     if origin is not None or not isinstance(hint, type):
         return True
     return isinstance(value, hint)

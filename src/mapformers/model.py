@@ -24,7 +24,7 @@ class DecoderState(NamedTuple):
     past: Past
     layers: tuple[Any, ...]
     batch_size: int
-    made_by: tuple[LayerConfig, ...]
+    made_by: ModelConfig
 
 
 class Decoder(nn.Module):
@@ -91,7 +91,12 @@ class Decoder(nn.Module):
         ``delta_in`` (B, L, H, r), ``coordinate`` (B, L, H, r), ``theta`` (B, H, L, n_b), ``values`` (B, H, L, D),
         ``attention``, ``attn_x``, ``attn_p`` (B, H, L, L): those the mixer has.
         """
-        return self._run(tokens, reset, padding_mask, None, record=True)[2]
+        training = self.training
+        self.eval()
+        try:
+            return self._run(tokens, reset, padding_mask, None, record=True)[2]
+        finally:
+            self.train(training)
 
     def _run(
         self,
@@ -113,7 +118,7 @@ class Decoder(nn.Module):
                 notes.append(context.recording)
             x, stream, layer_state = layer(x, stream, None if state is None else state.layers[index], context)
             layer_states.append(layer_state)
-        new_state = DecoderState(context.extended_past(), tuple(layer_states), len(tokens), self.config.layers)
+        new_state = DecoderState(context.extended_past(), tuple(layer_states), len(tokens), self.config)
         return self.head(self.norm(x)), new_state, notes
 
     def _check_tokens(self, tokens: Tensor, state: DecoderState | None) -> None:
@@ -132,7 +137,7 @@ class Decoder(nn.Module):
             )
         if state is not None:
             require(
-                isinstance(state, DecoderState) and state.made_by == self.config.layers,
+                isinstance(state, DecoderState) and state.made_by == self.config,
                 "The state is of another model; give the one that this model returned.",
             )
             require(
@@ -172,6 +177,10 @@ def model_config(
 ) -> ModelConfig:
     """The checked config that :func:`build_model` builds from."""
     require((name is None) != (layers is None), "Give either a model's name or a list of layers.")
+    require(
+        layers is None or isinstance(layers, list | tuple),
+        f"layers must be a list of names or (name, options), not {layers!r}.",
+    )
     require(name is None or isinstance(name, str), f"A model is named by a word, not {name!r}; a hybrid is layers=[…].")
     sizes = {key: settings.pop(key) for key in SIZES if key in settings}
     if name is not None:

@@ -57,6 +57,17 @@ def test_padding_does_not_count():
     real = torch.ones(4, 16, dtype=torch.bool)
     real[:, 10:] = False
     padded = Context(context.tokens, padding_mask=real, recording={})
-    path.eval()
     assert movement(path, x, padded)[:, :10].mean(dim=(0, 1)).abs().max() < 1e-6
-    assert path.drift.abs().max() == 0
+
+
+def test_a_model_that_is_measured_is_not_held_and_not_changed():
+    model = mf.build_model("mapwm", vocab_size=7, d_model=8)
+    path = model.layers[0].mixer.path
+    tokens = torch.randint(0, 7, (4, 16))
+    free = model.eval()(tokens)
+    path.driftless = True
+    torch.testing.assert_close(model(tokens), free, atol=0, rtol=0)
+    model.train().observe(tokens)
+    assert model.training and path.drift.abs().max() == 0
+    model(tokens)
+    assert path.drift.abs().max() > 0

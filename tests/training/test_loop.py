@@ -311,7 +311,7 @@ def test_progress_is_a_bar_on_a_terminal(tmp_path):
 def test_progress_lines_come_at_intervals_and_know_the_time_left(monkeypatch):
     now = 0.0
     monkeypatch.setattr("mapformers.training.progress.time.monotonic", lambda: now)
-    progress = TrainingProgress("mine", steps=100, done=10, batch_size=8, console=quiet(), line_every=15)
+    progress = TrainingProgress("mine", steps=100, done=10, batch_size=8, console=quiet())
     now = 14.0
     progress.update(20, 1.75, 0.125)
     assert progress.console.file.getvalue() == ""

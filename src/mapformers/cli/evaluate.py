@@ -14,7 +14,7 @@ from mapformers.training.loop import measure_splits
 from mapformers.training.run import RunFolder
 
 PROG = "mapformers eval"
-DESCRIPTION = """Measure a trained run on its task's splits, with fresh sequences.
+DESCRIPTION = """Measure a trained run on its task's splits.
 
   mapformers eval runs/navigation-mapwm-seed0
   mapformers eval runs/navigation-mapwm-seed0 --splits iid ood-sparse --n-sequences 2048
@@ -29,6 +29,8 @@ class Arguments:
     """Names of splits (all of the task's unless given)."""
     n_sequences: int = 512
     """Sequences per split."""
+    seed: int = 0
+    """Which sequences; 0 are those of result.json."""
 
 
 def main(args: Sequence[str]) -> int:
@@ -42,6 +44,6 @@ def main(args: Sequence[str]) -> int:
     console = Console(stderr=True)
     for complaint in complaints:
         console.print(complaint, highlight=False, soft_wrap=True)
-    splits = measure_splits(model, config, list(asked.splits) or None, asked.n_sequences)
+    splits = measure_splits(model, config, list(asked.splits) or None, asked.n_sequences, asked.seed)
     Console().print(split_table(splits, f"{config.model.layers[0].name} on {config.task}, step {step}"))
     return 0

@@ -53,6 +53,10 @@ def main(args: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        print(f"mapformers: Cannot use{where}: {(error.strerror or str(error)).lower()}.", file=sys.stderr)
+        return 2
 
 
 def entry() -> None:

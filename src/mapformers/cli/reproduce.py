@@ -13,7 +13,7 @@ from mapformers.errors import require
 from mapformers.recipes import RECIPES
 from mapformers.recipes.report import terminal_table, write_documents
 from mapformers.recipes.reproduce import read_record, reproduce
-from mapformers.training.files import clear_file_errors
+from mapformers.training.files import clear_file_errors, write_atomically, write_json
 
 DESCRIPTION = """Train and measure the rows of a table, several seeds each. Runs that are done are not repeated.
 
@@ -69,6 +69,14 @@ def results_file(folder: Path, name: str, scale: str) -> Path:
     return folder / (f"{name}.json" if scale == "cpu" else f"{name}-{scale}.json")
 
 
+def adopt_demo(demo: Path, root: Path) -> None:
+    """Make a demo's figures and picture those that the documents show."""
+    write_json(root / "results" / "demo.json", read_record(demo / "demo.json"))
+    picture = root / "docs" / "images" / "demo.png"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(picture, (demo / "map.png").read_bytes())
+
+
 @dataclass(frozen=True)
 class ReportArguments:
     recipe: tyro.conf.Positional[str | None] = None
@@ -78,7 +86,9 @@ class ReportArguments:
     results: Path = Path("results")
     """Where RECIPE.json is kept."""
     write: bool = False
-    """Also refresh README.md and docs/results.md of this checkout."""
+    """Also refresh README.md and docs/results.md of the checkout one is in."""
+    demo: Path | None = None
+    """With --write: a demo folder whose figures and picture become those of the README."""
 
 
 def report_main(args: Sequence[str]) -> int:
@@ -95,6 +105,8 @@ def report_main(args: Sequence[str]) -> int:
         for world in RECIPES[name].worlds:
             Console().print(terminal_table(RECIPES[name], record, world))
     if asked.write:
-        for path in write_documents(asked.results.parent):
+        if asked.demo is not None:
+            adopt_demo(asked.demo, Path())
+        for path in write_documents(Path()):
             print(f"wrote {path}")
     return 0

@@ -116,7 +116,7 @@ def check_same_run(choice: Choice, config: RunConfig, args: Sequence[str]) -> No
         names == (choice.task, choice.model, choice.seed),
         f"{choice.folder} holds a run of {names[1]} on {names[0]} with seed {names[2]}; name those to resume it.",
     )
-    own = {f"--{name.replace('_', '-')}" for name in Choice.__dataclass_fields__}
+    own = {f"--{name}" for name in ("task", "model", "seed", "out", "resume")}
     given = [arg.split("=")[0] for arg in args if arg.startswith("--") and arg.split("=")[0] not in own]
     require(
         not given or config == started,

@@ -73,7 +73,7 @@ def remember(state: Any, **here: Tensor) -> dict[str, Any]:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, context: Context, options: AttentionOptions) -> Tensor:
-    """softmax(q kᵀ / (√D · temperature) + mask) v by fused attention; never builds a mask it can do without."""
+    """softmax(q kᵀ / (√D · temperature) + mask) v by fused attention; builds no mask for a plain sequence."""
     scale = 1 / (math.sqrt(q.shape[-1]) * options.attn_temperature)
     context.note(values=v[:, :, context.past.length :])
     if context.recording is not None:

@@ -62,9 +62,9 @@ class Context:
         total = self.past.length + self.tokens.shape[1]
         if self._undivided:
             return Past(total, None, None)
-        return Past(total, self._documents(), self._real())
+        return Past(total, self.documents(), self.real())
 
-    def _documents(self) -> Tensor:
+    def documents(self) -> Tensor:
         """(B, S + L) the number of the document of every token, past ones included."""
         batch = self.tokens.shape[0]
         past = self.past.document
@@ -74,7 +74,7 @@ class Context:
         started = torch.zeros_like(self.tokens) if self.reset is None else self.reset.long().cumsum(dim=1)
         return torch.cat((past, current + started), dim=1)
 
-    def _real(self) -> Tensor:
+    def real(self) -> Tensor:
         """(B, S + L) True where a token is not padding, past ones included."""
         batch, length = self.tokens.shape
         past, here = self.past.real, self.padding_mask
@@ -102,7 +102,7 @@ class Context:
         itself = query == key
         allowed = key <= query if self_key else key < query
         if not self._undivided:
-            document, real = self._documents(), self._real()
+            document, real = self.documents(), self.real()
             same = document[:, start:, None] == document[:, None, :]
             both_real = real[:, start:, None] & real[:, None, :]
             allowed = (allowed & same & both_real).unsqueeze(1)

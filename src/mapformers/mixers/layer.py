@@ -111,6 +111,6 @@ def register_layer(
     summary: str,
     variants: Sequence[Mapping[str, Any]] = ({},),
 ) -> None:
-    """Make a layer known by name. ``variants`` are the option sets that tests and benchmarks walk through."""
+    """Make a layer known by name. ``variants`` are the option sets that tests walk through."""
     require(len(variants) > 0, f"Model {name!r} must register at least one variant.")
     LAYERS.add(name, LayerEntry(name, summary, options, build, variants))

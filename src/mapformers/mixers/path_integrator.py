@@ -64,7 +64,7 @@ class PathIntegrator(nn.Module):
         """(B, L, d_model) -> cos θ and sin θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""
         with torch.autocast(x.device.type, enabled=False):
             delta_in = self.movement(x)
-            if self.driftless:
+            if self.driftless and self.training:
                 delta_in = self.hold_still(delta_in, context)
             coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
             theta = lie.angles(coordinate, self.w_out, self.omega, dtype=delta_in.dtype)
@@ -86,7 +86,6 @@ class PathIntegrator(nn.Module):
         real = torch.ones_like(context.tokens) if context.padding_mask is None else context.padding_mask
         weight = real.to(delta_in.dtype)[:, :, None, None]
         mean = (delta_in * weight).sum(dim=(0, 1)) / weight.sum().clamp(min=1)
-        if self.training:
-            with torch.no_grad():
-                self.drift += 0.1 * mean
+        with torch.no_grad():
+            self.drift += 0.1 * mean
         return delta_in - mean

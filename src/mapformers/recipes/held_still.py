@@ -11,7 +11,7 @@ HELD_STILL = register_recipe(
         worlds={"2D": {"dims": 2}},
         splits={IID: "IID", DENSE: "OOD-dense", SPARSE: "OOD-sparse", SPARSE_512: "OOD-sparse-512"},
         rows=(
-            Row("path held still", "mapwm", {"rank": 2}),
+            Row("path held still", "mapwm", {"rank": 2}, {"driftless_steps": 250}),
             Row("path free", "mapwm", {"rank": 2}, {"driftless_steps": 0}),
         ),
         paper={},

@@ -51,7 +51,7 @@ class Recipe:
         task = entry.build(settings)
         options = {**suggested_settings(row.model, task.model_defaults()), **row.options}
         model = model_config(row.model, vocab_size=task.vocab_size, **options)
-        train = from_dict(TrainConfig, {**to_dict(task.training(scale)), **({} if scale == "smoke" else row.train)})
+        train = from_dict(TrainConfig, {**to_dict(task.training(scale)), **row.train})
         return RunConfig(self.task, settings, model, train, seed)
 
 

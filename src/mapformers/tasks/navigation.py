@@ -163,7 +163,13 @@ class Navigation(Task[World]):
         """# paper: 700 k sequences, batch 128, lr 3e-4, no warm-up named; here at `cpu`: see docs/fidelity.md"""
         return {
             "smoke": TrainConfig(
-                sequences=320, batch_size=16, warmup_steps=5, eval_every=10, eval_sequences=16, final_sequences=16
+                sequences=320,
+                batch_size=16,
+                warmup_steps=5,
+                driftless_steps=5,
+                eval_every=10,
+                eval_sequences=16,
+                final_sequences=16,
             ),
             "cpu": TrainConfig(sequences=40_000, batch_size=32, driftless_steps=250),
             "paper": TrainConfig(sequences=700_000, batch_size=128, lr=3e-4, warmup_steps=0),

@@ -20,7 +20,7 @@ WEIGHTS, OPTIMIZER, MANIFEST = "weights.safetensors", "optimizer.safetensors", "
 
 def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, extra: dict[str, Any]) -> Path:
     """Write ``folder/step-…`` whole: into a hidden folder first, checksums last, then one rename."""
-    target = folder / f"step-{step:08d}"
+    target = _path(folder, step)
     part = folder / f".{target.name}.part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -52,6 +52,11 @@ def latest(folder: Path) -> tuple[Path | None, list[str]]:
     return None, faults
 
 
+def is_whole(folder: Path, step: int) -> bool:
+    """Whether the checkpoint of a step is there and complete."""
+    return _fault(_path(folder, step)) is None
+
+
 def set_damaged_aside(folder: Path) -> None:
     """Rename checkpoints that are not whole, so that they neither count nor get in the way."""
     for path in _steps(folder):
@@ -81,6 +86,10 @@ def load_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> None:
 def manifest(path: Path) -> dict[str, Any]:
     data: dict[str, Any] = json.loads((path / MANIFEST).read_text())
     return data
+
+
+def _path(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08d}"
 
 
 def _steps(folder: Path) -> list[Path]:

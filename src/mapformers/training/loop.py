@@ -1,5 +1,6 @@
 """The training loop: sample, predict, step; log, measure, save."""
 
+import shlex
 import signal
 import threading
 import time
@@ -15,7 +16,6 @@ from torch import nn
 
 from mapformers.errors import UserError
 from mapformers.evaluation import evaluate
-from mapformers.mixers.path_integrator import PathIntegrator
 from mapformers.seeding import generator
 from mapformers.tasks import Batch, Metric
 from mapformers.training import checkpoint
@@ -61,18 +61,19 @@ class Trainer:
         started = time.monotonic() - self.seconds
         with (
             interruptible() as asked_to_stop,
-            TrainingProgress(self.title, train.steps, self.step, train.batch_size, self.console) as progress,
+            self._progress() as progress,
         ):
             while self.step < train.steps:
                 self._one_step(progress)
                 if asked_to_stop():
                     self._save(time.monotonic() - started)
-                    progress.say(f"Stopped after step {self.step}; go on with --resume and --out {self.folder.path}.")
+                    progress.say(f"Stopped after step {self.step}; go on with: {self._resume_command()}")
                     raise KeyboardInterrupt
                 if self.step % train.checkpoint_every == 0 and self.step < train.steps:
                     self._save(time.monotonic() - started)
         self._hold_paths_still(False)
-        self._save(time.monotonic() - started)
+        if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
+            self._save(time.monotonic() - started)
         result = {
             "splits": measure_splits(self.model, self.config, n_sequences=train.final_sequences),
             "steps": self.step,
@@ -85,6 +86,12 @@ class Trainer:
         write_json(self.folder.result_file, result)
         return result
 
+    def _progress(self) -> TrainingProgress:
+        train = self.config.train
+        return TrainingProgress(
+            self.title, train.steps, self.step, train.batch_size, self.console, metric=self.task.main_metric
+        )
+
     def _one_step(self, progress: TrainingProgress) -> None:
         train = self.config.train
         rate = set_learning_rate(self.optimizer, self.step, train)
@@ -92,11 +99,11 @@ class Trainer:
         batch = self.task.sample("iid", train.batch_size, generator(self.config.seed, "train", self.step))
         logits = self.model(batch.tokens)
         loss = self.task.loss(logits, batch)
-        if not torch.isfinite(loss):
-            raise UserError(f"The loss became {loss.item()} at step {self.step}; lower --lr (now {train.lr:g}).")
+        self._require_finite(loss, "loss")
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), train.clip)
+        self._require_finite(norm, "gradient")
         self.optimizer.step()
         self.step += 1
         if self.step % train.log_every == 0 or self.step == train.steps:
@@ -105,18 +112,28 @@ class Trainer:
             scores = evaluate(self.model, self.task, "iid", n_sequences=train.eval_sequences, seed=self.config.seed + 1)
             self.folder.append_metrics({"step": self.step, "split": "iid", **{k: float(v) for k, v in scores.items()}})
 
+    def _require_finite(self, value: torch.Tensor, name: str) -> None:
+        """Stop before an update that would spoil the weights."""
+        if not torch.isfinite(value):
+            rate = self.config.train.lr
+            raise UserError(f"The {name} became {value.item()} at step {self.step}; lower --lr (now {rate:g}).")
+
     def _hold_paths_still(self, still: bool) -> None:
         for module in self.model.modules():
-            if isinstance(module, PathIntegrator):
-                module.driftless = still
+            if hasattr(module, "driftless"):
+                module.driftless = still  # type: ignore[assignment]
 
     def _log(
         self, progress: TrainingProgress, batch: Batch, logits: torch.Tensor, loss: float, norm: float, rate: float
     ) -> None:
-        accuracy = float(self.task.score(logits, batch)[self.task.main_metric])
-        record = {"step": self.step, "loss": loss, "accuracy": accuracy, "lr": rate, "grad_norm": norm}
-        progress.update(self.step, loss, accuracy)
+        score = float(self.task.score(logits, batch)[self.task.main_metric])
+        record = {"step": self.step, "loss": loss, self.task.main_metric: score, "lr": rate, "grad_norm": norm}
+        progress.update(self.step, loss, score)
         self.folder.append_metrics({**record, "sequences_per_second": round(progress.speed, 1)})
+
+    def _resume_command(self) -> str:
+        names = f"--task {self.config.task} --model {self.config.model.layers[0].name} --seed {self.config.seed}"
+        return f"mapformers train {names} --resume --out {shlex.quote(str(self.folder.path))}"
 
     def _save(self, seconds: float) -> None:
         self.seconds = seconds
@@ -124,12 +141,15 @@ class Trainer:
 
 
 def measure_splits(
-    model: nn.Module, config: RunConfig, splits: list[str] | None = None, n_sequences: int = 512
+    model: nn.Module, config: RunConfig, splits: list[str] | None = None, n_sequences: int = 512, seed: int = 0
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Every metric of every split, with its count, as plain data."""
     task = config.build_task()
     return {
-        split: {name: _plain(metric) for name, metric in evaluate(model, task, split, n_sequences=n_sequences).items()}
+        split: {
+            name: _plain(metric)
+            for name, metric in evaluate(model, task, split, n_sequences=n_sequences, seed=seed).items()
+        }
         for split in splits or list(task.splits)
     }
 

@@ -6,19 +6,21 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+LINE_EVERY = 15.0  # seconds between plain lines
+
 
 class TrainingProgress:
     """Shows loss, accuracy, sequences per second and time left while a run goes on."""
 
-    def __init__(self, title: str, steps: int, done: int, batch_size: int, console: Console, line_every: float = 15.0):
+    def __init__(self, title: str, steps: int, done: int, batch_size: int, console: Console, metric: str = "accuracy"):
         self.title, self.steps, self.batch_size = title, steps, batch_size
-        self.console, self.line_every = console, line_every
+        self.console, self.metric = console, metric
         self.first_step, self.step = done, done
         self.started = self.last_line = time.monotonic()
         self.bar: Progress | None = None
         if console.is_terminal:
             figures = TextColumn(
-                "loss {task.fields[loss]} · accuracy {task.fields[accuracy]} · {task.fields[speed]} seq/s"
+                "loss {task.fields[loss]} · {task.fields[metric]} {task.fields[score]} · {task.fields[speed]} seq/s"
             )
             self.bar = Progress(
                 TextColumn("{task.description}"),
@@ -28,7 +30,9 @@ class TrainingProgress:
                 TimeRemainingColumn(),
                 console=console,
             )
-            self.row = self.bar.add_task(title, total=steps, completed=done, loss="–", accuracy="–", speed="–")
+            self.row = self.bar.add_task(
+                title, total=steps, completed=done, loss="–", metric=metric, score="–", speed="–"
+            )
 
     def __enter__(self) -> "TrainingProgress":
         if self.bar is not None:
@@ -46,19 +50,19 @@ class TrainingProgress:
         """Sequences per second since this process began the run."""
         return (self.step - self.first_step) * self.batch_size / max(1e-9, time.monotonic() - self.started)
 
-    def update(self, step: int, loss: float, accuracy: float) -> None:
+    def update(self, step: int, loss: float, score: float) -> None:
         self.step = step
         if self.bar is not None:
             self.bar.update(
-                self.row, completed=step, loss=f"{loss:.3f}", accuracy=f"{accuracy:.3f}", speed=f"{self.speed:.0f}"
+                self.row, completed=step, loss=f"{loss:.3f}", score=f"{score:.3f}", speed=f"{self.speed:.0f}"
             )
             return
         now = time.monotonic()
-        if now - self.last_line >= self.line_every or step == self.steps:
+        if now - self.last_line >= LINE_EVERY or step == self.steps:
             self.last_line = now
             left = (self.steps - step) * self.batch_size / max(1e-9, self.speed)
             self.console.print(
-                f"{self.title}: step {step}/{self.steps}, loss {loss:.3f}, accuracy {accuracy:.3f}, "
+                f"{self.title}: step {step}/{self.steps}, loss {loss:.3f}, {self.metric} {score:.3f}, "
                 f"{self.speed:.0f} seq/s, {int(left) // 60}:{int(left) % 60:02d} left",
                 highlight=False,
                 soft_wrap=True,

@@ -76,7 +76,7 @@ class RunFolder:
         """Begin a new run; a folder that already holds one is never overwritten."""
         folder = cls(path)
         with clear_file_errors("write to", path):
-            if folder.config_file.exists():
+            if any(file.exists() for file in (folder.config_file, folder.metrics_file, folder.result_file)):
                 raise UserError(f"{path} already holds a run; continue it with --resume or choose another --out.")
             folder.checkpoints.mkdir(parents=True, exist_ok=True)
             write_json(folder.config_file, config.to_dict())
