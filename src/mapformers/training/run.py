@@ -91,6 +91,8 @@ class RunFolder:
         data = read_json(folder.config_file)
         try:
             return folder, RunConfig.from_dict(data)
+        except UserError as error:
+            raise UserError(f"{folder.config_file} is not the config of a run: {error}") from None
         except (LookupError, TypeError, AttributeError):
             raise UserError(
                 f"{folder.config_file} is not the config of a run; give a folder that `train` wrote."
