@@ -13,6 +13,9 @@ from mapformers.mixers.context import Context
 from mapformers.mixers.layer import LayerShape, linear
 
 
+SMALL = 0.1  # of W_q and W_k at the start, over N(0, 1/n_in)
+
+
 @dataclass(frozen=True)
 class AttentionOptions:
     """Options that every attention mixer takes."""
@@ -40,8 +43,9 @@ class Heads(nn.Module):
 
     A mixer that compares positions alone asks for ``parts=1``: values only.
 
-    At the start W_v is orthogonal and W_o its transpose, so a head *copies* what it attends to. The first
-    gradients on attention are then about where to look, which decides whether a map is found (docs/fidelity.md).
+    At the start W_v is orthogonal and W_o its transpose, so a head *copies* what it attends to, and W_q, W_k are
+    small, so it attends to all tokens alike and no key starts out of phase. The first gradients on attention are
+    then about where to look, which decides whether a map is found (docs/fidelity.md).
     """
 
     def __init__(self, shape: LayerShape, parts: int = 3):
@@ -51,6 +55,7 @@ class Heads(nn.Module):
         self.project = linear(shape.d_model, parts * inner)
         self.out = linear(inner, shape.d_model)
         with torch.no_grad():
+            self.project.weight[:-inner] *= SMALL
             values = self.project.weight[-inner:]
             nn.init.orthogonal_(values)
             self.out.weight.copy_(values.T / math.sqrt(shape.n_layers))
