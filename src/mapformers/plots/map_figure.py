@@ -41,7 +41,7 @@ def draw_map(picture: MapPicture, path: Path) -> None:
         limits = _limits(np.concatenate((picture.truth, picture.integrated)))
         for axes in (middle, right):
             axes.set(xlim=limits[0], ylim=limits[1])
-        figure.savefig(path)
+        figure.savefig(path, bbox_inches="tight", pad_inches=0.1)
 
 
 def _movements(axes: Axes, picture: MapPicture) -> None:
