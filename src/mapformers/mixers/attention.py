@@ -12,7 +12,6 @@ from mapformers.errors import require, require_finite
 from mapformers.mixers.context import Context
 from mapformers.mixers.layer import LayerShape, linear
 
-
 SMALL = 0.1  # of W_q and W_k at the start, over N(0, 1/n_in)
 
 
