@@ -89,7 +89,7 @@ def test_show_seeds_differ(run):
 def test_train_then_eval_gives_the_same_figures(run, scratch):
     printed = run(f"{TRAIN} --out mine")
     result = json.loads((scratch / "mine/result.json").read_text())
-    assert result["command"].startswith("mapformers ")
+    assert result["command"].startswith("mapformers")
     measured = run("eval mine --n-sequences 8")
     for split, scores in result["splits"].items():
         row = [split]
