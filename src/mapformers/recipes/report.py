@@ -78,19 +78,27 @@ def results_page(folder: Path) -> str:
 
 def _recipe_section(recipe: Recipe, record: Mapping[str, Any]) -> list[str]:
     runs = record["runs"]
-    train = runs[0]["config"]["train"]
     minutes = summarise([run["wall_seconds"] / 60 for run in runs])
+    rates: dict[float, list[str]] = {}
+    for run in runs:
+        labels = rates.setdefault(run["config"]["train"]["lr"], [])
+        labels += [run["row"]] if run["row"] not in labels else []
+    by_rate = ", ".join(f"{rate:g} ({', '.join(labels)})" for rate, labels in rates.items())
     versions = ", ".join(f"{name} {version}" for name, version in runs[0]["versions"].items())
     lines = [f"## {recipe.name}: {recipe.summary}", ""]
     for world in recipe.worlds:
         if _rows_run(recipe, record, world):
             lines += [markdown_table(recipe, record, world), ""]
     lines += [
-        f"`{recipe.metric}` at `{record['scale']}` scale: {runs[0]['sequences']:,} training sequences, "
-        f"batch {train['batch_size']}, peak learning rate {train['lr']:g}; {minutes.mean:.1f} minutes a run "
-        f"({minutes.low:.1f} to {minutes.high:.1f}) with {runs[0]['hardware']['threads']} thread.",
+        f"`{recipe.metric}` at `{record['scale']}` scale: {runs[0]['sequences']:,} training sequences, batch "
+        f"{runs[0]['config']['train']['batch_size']}, peak learning rate "
+        f"{by_rate}; "
+        f"{minutes.mean:.1f} minutes a run ({minutes.low:.1f} to {minutes.high:.1f}), "
+        f"threads: {runs[0]['hardware']['threads']}.",
         "",
-        f"Command: `{runs[0]['command']}`. Versions: {versions}.",
+        *(f"Command: `{command}`." for command in sorted({run["command"] for run in runs})),
+        "",
+        f"Versions: {versions}.",
         "",
         "Seed by seed:",
         "",
