@@ -51,16 +51,17 @@ class Context:
     @property
     def is_plain(self) -> bool:
         """One unpadded document from its first token on: the mask is the causal triangle and nothing else."""
-        return self.past.length == 0 and self._undivided
+        return self.past.length == 0 and self.is_undivided
 
     @property
-    def _undivided(self) -> bool:
+    def is_undivided(self) -> bool:
+        """One unpadded document, whether or not it began in an earlier chunk."""
         return all(flag is None for flag in (self.reset, self.padding_mask, self.past.document, self.past.real))
 
     def extended_past(self) -> Past:
         """The past of the next chunk: this chunk appended to its own past."""
         total = self.past.length + self.tokens.shape[1]
-        if self._undivided:
+        if self.is_undivided:
             return Past(total, None, None)
         return Past(total, self.documents(), self.real())
 
@@ -95,15 +96,30 @@ class Context:
         return self._masks[self_key]
 
     def _build_mask(self, self_key: bool) -> Tensor:
-        length, start = self.tokens.shape[1], self.past.length
-        device = self.tokens.device
-        query = torch.arange(start, start + length, device=device).unsqueeze(1)
-        key = torch.arange(start + length, device=device)
-        itself = query == key
-        allowed = key <= query if self_key else key < query
-        if not self._undivided:
-            document, real = self.documents(), self.real()
-            same = document[:, start:, None] == document[:, None, :]
-            both_real = real[:, start:, None] & real[:, None, :]
-            allowed = (allowed & same & both_real).unsqueeze(1)
-        return allowed | (itself & ~allowed.any(dim=-1, keepdim=True))
+        rows, start = slice(0, self.tokens.shape[1]), self.past.length
+        if self.is_undivided:
+            return visible_keys(rows, start, self_key, device=self.tokens.device)
+        return visible_keys(rows, start, self_key, self.documents(), self.real()).unsqueeze(1)
+
+
+def visible_keys(
+    rows: slice,
+    start: int,
+    self_key: bool,
+    documents: Tensor | None = None,
+    real: Tensor | None = None,
+    device: torch.device | None = None,
+) -> Tensor:
+    """The mask of some rows of queries against the keys up to the last of them, the query of row 0 being key ``start``.
+
+    (rows, keys); with ``documents`` and ``real`` (B, ≥ keys) of every key, (B, rows, keys).
+    """
+    device = device if documents is None else documents.device
+    query = torch.arange(start + rows.start, start + rows.stop, device=device).unsqueeze(1)
+    key = torch.arange(start + rows.stop, device=device)
+    allowed = key <= query if self_key else key < query
+    if documents is not None and real is not None:
+        here, there = slice(start + rows.start, start + rows.stop), slice(0, start + rows.stop)
+        same = documents[:, here, None] == documents[:, None, there]
+        allowed = allowed & same & real[:, here, None] & real[:, None, there]
+    return allowed | ((query == key) & ~allowed.any(dim=-1, keepdim=True))

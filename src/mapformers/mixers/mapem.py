@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from mapformers import lie
 from mapformers.errors import require
 from mapformers.mixers.attention import Heads, attend, masked_softmax, remember
+from mapformers.mixers.conjunctive_attention import conjunctive_attention
 from mapformers.mixers.context import Context
 from mapformers.mixers.layer import Block, LayerShape, register_layer
 from mapformers.mixers.nope import NoPE
@@ -84,14 +85,21 @@ class MapEM(nn.Module):
 
     def _attend_both(self, q: Tensor, q_place: Tensor, memory: EpisodicMemory, context: Context) -> Tensor:
         assert memory.keys is not None
-        a_x = q @ memory.keys.transpose(-1, -2)
-        a_p = q_place @ memory.places.transpose(-1, -2)
-        logits = a_x * a_p / (self.heads.head_dim * self.options.attn_temperature)
-        weights = masked_softmax(logits, context, self.options)
+        scale = 1 / (self.heads.head_dim * self.options.attn_temperature)
+        if context.recording is not None:
+            self._look(q, q_place, memory, context)
+        return conjunctive_attention(
+            q, memory.keys, q_place, memory.places, memory.values, scale, context, self.options.self_key
+        )
+
+    def _look(self, q: Tensor, q_place: Tensor, memory: EpisodicMemory, context: Context) -> None:
+        """Both attentions and their product as matrices, for whoever looks inside."""
+        assert memory.keys is not None
         scale = self.heads.head_dim**-0.5
-        context.note(values=memory.values[:, :, context.past.length :], attention=weights)
-        context.note(attn_x=a_x * scale, attn_p=a_p * scale)
-        return weights @ memory.values
+        a_x = q @ memory.keys.mT * scale
+        a_p = q_place @ memory.places.mT * scale
+        weights = masked_softmax(a_x * a_p / self.options.attn_temperature, context, self.options)
+        context.note(values=memory.values[:, :, context.past.length :], attention=weights, attn_x=a_x, attn_p=a_p)
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """The conjunctive code itself: queries and keys are vec(q ⊗ p) in D² dimensions (sec. 3.2)."""
