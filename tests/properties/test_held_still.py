@@ -31,13 +31,13 @@ def test_the_mean_movement_is_zero_while_held_and_not_before():
 def test_the_mean_gets_no_gradient():
     path, x, context = integrator()
     path.driftless = True
-    cos, sin, _ = path(x, None, context)
-    (cos.sum() + sin.sum()).backward()
+    theta, _ = path(x, None, context)
+    (theta.cos() + theta.sin()).sum().backward()
     x_mean = x.mean(dim=(0, 1))
     toward_drift = path.w_in.grad @ (x_mean / x_mean.norm())
     path.driftless, path.w_in.grad = False, None
-    cos, sin, _ = path(x, None, context)
-    (cos.sum() + sin.sum()).backward()
+    theta, _ = path(x, None, context)
+    (theta.cos() + theta.sin()).sum().backward()
     assert toward_drift.abs().max() < 0.5 * (path.w_in.grad @ (x_mean / x_mean.norm())).abs().max()
 
 

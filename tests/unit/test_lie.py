@@ -15,7 +15,7 @@ F64 = torch.float64
 
 
 def turned(x: Tensor, theta: Tensor) -> Tensor:
-    return lie.rotate(x, theta.cos(), theta.sin())
+    return lie.rotate(theta, x)[0]
 
 
 def test_rotate_multiplies_each_pair_as_a_complex_number():
@@ -30,6 +30,32 @@ def test_rotate_equals_the_rotation_matrix():
     assert_same(turned(x, theta), (matrix @ x.unsqueeze(-1)).squeeze(-1))
     assert_same(matrix @ matrix.mT, torch.eye(6, dtype=F64).expand_as(matrix))
     assert_same(torch.linalg.det(matrix), torch.ones(2, 3, 7, dtype=F64))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((2, 3, 4), (2, 3, 8), (2, 3, 8)), ((1, 3, 4), (2, 3, 8), (1, 3, 8)), ((2, 3, 4), (1, 8), (3, 8))],
+    ids=["same", "one-angle-for-all", "one-vector-for-all"],
+)
+def test_gradients_of_vectors_and_of_the_angle_they_share(shapes):
+    """Against finite differences, and against autograd through the rotation matrix."""
+    theta, *vectors = (torch.randn(shape, dtype=F64, requires_grad=True) for shape in shapes)
+    assert torch.autograd.gradcheck(lie.rotate, (theta, *vectors))
+
+    def by_matrix(theta: Tensor, *vectors: Tensor) -> list[Tensor]:
+        return [(lie.rotation_matrix(theta) @ x.unsqueeze(-1)).squeeze(-1) for x in vectors]
+
+    inputs = (theta, *vectors)
+    losses = [sum((y**3).sum() for y in rotate(*inputs)) for rotate in (lie.rotate, by_matrix)]
+    for ours, theirs in zip(*(torch.autograd.grad(loss, inputs) for loss in losses)):
+        assert_same(ours, theirs)
+
+
+def test_rotate_keeps_the_dtype_of_each_vector_and_turns_it_in_that_of_the_angle():
+    x, theta = torch.randn(64, 8), 3 * torch.randn(64, 4)
+    half = lie.rotate(theta, x.bfloat16())[0]
+    assert half.dtype == torch.bfloat16
+    assert_bitwise(half, turned(x.bfloat16().float(), theta).bfloat16())
 
 
 def test_rotations_compose_invert_and_keep_lengths():

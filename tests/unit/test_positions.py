@@ -37,9 +37,9 @@ def walk(path: PathIntegrator, x: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     place, angles = None, []
     for piece in x.split(chunk, dim=1):
         context = Context(torch.zeros(piece.shape[:2], dtype=torch.long), recording={})
-        cos, sin, place = path(piece, place, context)
-        assert cos.dtype == sin.dtype == torch.float32
-        angles.append(torch.atan2(sin, cos))
+        theta, place = path(piece, place, context)
+        assert theta.dtype == torch.float32
+        angles.append(torch.atan2(theta.sin(), theta.cos()))
     return torch.cat(angles, dim=2), place
 
 

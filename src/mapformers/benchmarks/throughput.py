@@ -1,17 +1,23 @@
-"""Training throughput of every registered mixer, as a ratio to `rope` in the same run."""
+"""Training throughput and memory of every registered mixer as a ratio to `rope`, and of `rope` to its peer.
 
-import statistics
-import time
+The peer is Llama of `transformers` with fused attention, with as many parameters: its gated MLP has three matrices of
+8/3 the width where ours has two of 4.
+"""
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
+from mapformers.benchmarks.measure import interleaved_medians, matmul_peak, peak_memory
 from mapformers.mixers import LAYERS
 from mapformers.model import build_model
 from mapformers.training.config import TrainConfig
 from mapformers.training.optimizer import build_optimizer
+
+PEER = "Llama"
 
 
 @dataclass(frozen=True)
@@ -26,59 +32,112 @@ class Size:
     length: int
     vocab_size: int = 21
 
+    @property
+    def title(self) -> str:
+        layers = "1 layer" if self.n_layers == 1 else f"{self.n_layers} layers"
+        heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
+        return f"{self.name}: {layers} of {self.d_model}, {heads}, batch {self.batch_size} x {self.length}"
+
 
 SIZES = {
     "smoke": Size("smoke", 1, 32, 1, 4, 32),
     "navigation": Size("navigation", 1, 64, 1, 128, 256),
-    "speed": Size("speed", 12, 768, 12, 2, 256),
+    "speed": Size("speed", 12, 768, 12, 4, 256),
 }
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Median seconds of a training step, and tokens per second."""
+    """A training step of one row: median seconds, and what follows from them."""
 
-    label: str
+    row: str
     seconds: float
     tokens_per_second: float
-    ratio: float
+    ratio_to_rope: float
+    share_of_peak: float
+    peak_mib: float | None
 
 
-def training_step(name: str, size: Size, **options: Any) -> Callable[[], None]:
-    """A function that does one forward, backward and optimiser step."""
+def rows() -> dict[str, tuple[str, dict[str, Any]]]:
+    """What is timed: label -> (model, options), every registered mixer in every form it names for benchmarks."""
+    found = {}
+    for name in LAYERS:
+        for options in LAYERS[name].benchmarked:
+            found[" ".join([name, *(f"{key}={value}" for key, value in options.items())])] = (name, dict(options))
+    return found
+
+
+def training_step(row: str, size: Size) -> Callable[[], float]:
+    """A function that does one forward pass, backward pass and optimiser step, and returns the loss."""
     torch.manual_seed(0)
-    model = build_model(
-        name,
-        vocab_size=size.vocab_size,
-        n_layers=size.n_layers,
-        d_model=size.d_model,
-        n_heads=size.n_heads,
-        **options,
-    )
+    model = peer_model(size) if row == PEER else own_model(row, size)
     optimizer = build_optimizer(model, TrainConfig())
     tokens = torch.randint(0, size.vocab_size, (size.batch_size, size.length + 1))
 
-    def step() -> None:
-        logits = model(tokens[:, :-1])
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    def step() -> float:
+        output = model(tokens[:, :-1])
+        logits = getattr(output, "logits", output)
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
+        return loss.item()
 
     return step
 
 
-def throughput(size: Size, repeats: int = 10) -> list[Timing]:
-    """Time all mixers turn by turn, so that a slow minute of the machine hits all alike; medians."""
-    steps = {name: training_step(name, size) for name in LAYERS}
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step()
-    for _ in range(repeats):
-        for name, step in steps.items():
-            began = time.perf_counter()
-            step()
-            seconds[name].append(time.perf_counter() - began)
-    median = {name: statistics.median(times) for name, times in seconds.items()}
+def own_model(row: str, size: Size) -> nn.Module:
+    name, options = rows()[row]
+    settings: dict[str, Any] = {"d_model": size.d_model, "n_heads": size.n_heads, **options}
+    return build_model(name, vocab_size=size.vocab_size, n_layers=size.n_layers, **settings)
+
+
+def peer_model(size: Size) -> nn.Module:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=size.vocab_size,
+        hidden_size=size.d_model,
+        intermediate_size=8 * size.d_model // 3,
+        num_hidden_layers=size.n_layers,
+        num_attention_heads=size.n_heads,
+        max_position_embeddings=size.length,
+        attn_implementation="sdpa",  # type: ignore[call-arg]
+        use_cache=False,
+    )
+    return LlamaForCausalLM(config)
+
+
+def has_peer() -> bool:
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def work(model: nn.Module, size: Size) -> float:
+    """Operations of a training step of plain causal attention: 6 for each weight and token, and q kᵀ, P v."""
+    weights = sum(p.numel() for p in model.parameters()) - size.vocab_size * size.d_model  # looked up, not multiplied
+    attention = size.length * size.d_model * size.n_layers  # half of the keys, on average
+    return 6.0 * (weights + attention) * size.batch_size * size.length
+
+
+def throughput(size: Size, repeats: int = 10, memory: bool = True) -> list[Timing]:
+    """Time all rows turn by turn; then the peak memory of each, in a process of its own."""
+    labels = [*rows(), *([PEER] if has_peer() else [])]
+    median = interleaved_medians({row: training_step(row, size) for row in labels}, repeats)
+    peak = matmul_peak()
+    operations = work(own_model("rope", size), size)
     tokens = size.batch_size * size.length
-    return [Timing(name, took, tokens / took, median["rope"] / took) for name, took in median.items()]
+    return [
+        Timing(
+            row,
+            took,
+            tokens / took,
+            median["rope"] / took,
+            operations / took / peak,
+            peak_memory(training_step, row, size) if memory else None,
+        )
+        for row, took in median.items()
+    ]

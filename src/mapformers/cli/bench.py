@@ -1,47 +1,77 @@
-"""`mapformers bench`: how fast is each mixer here?"""
+"""`mapformers bench`: how fast is each mixer here, what does it hold in memory, and how soon does it learn?"""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 import tyro
 from rich.console import Console
-from rich.table import Table
 
+from mapformers.benchmarks.learning import learning
+from mapformers.benchmarks.memory import memory
+from mapformers.benchmarks.report import TABLES
 from mapformers.benchmarks.throughput import SIZES, throughput
 from mapformers.cli.parse import parse
 from mapformers.errors import require
+from mapformers.training.files import clear_file_errors, write_json
+from mapformers.training.run import provenance
 
-DESCRIPTION = """Training throughput of every registered mixer as a ratio to rope, medians of interleaved repeats.
+DESCRIPTION = """Measure this machine. Let nothing else run beside it.
 
-  mapformers bench throughput --size navigation
+  mapformers bench throughput      training speed and memory of every mixer as a ratio to rope, and rope to Llama
+  mapformers bench memory          peak memory of a training step from length 1024 to 8192
+  mapformers bench learning        sequences and seconds until MapWM knows 2D navigation
 """
 
 
 @dataclass(frozen=True)
 class Arguments:
-    name: tyro.conf.Positional[Literal["throughput"]] = "throughput"
+    name: tyro.conf.Positional[Literal["throughput", "memory", "learning"]] = "throughput"
     """Which benchmark."""
-    size: Literal["smoke", "navigation", "speed"] = "navigation"
-    """navigation: 1 layer of 64, batch 128 x 256; speed: the paper's 12 layers of 768, length 256, small batch."""
+    sizes: tuple[Literal["smoke", "navigation", "speed"], ...] = ("navigation", "speed")
+    """throughput: 1 layer of 64 at batch 128 x 256, and the paper's 12 layers of 768 at length 256."""
     repeats: int = 10
-    """Steps of each mixer."""
+    """throughput: steps of each mixer, turn by turn."""
+    seeds: int = 5
+    """learning: seeds 0 to N-1."""
+    goal: float = 0.99
+    """learning: the iid accuracy to reach."""
+    scale: Literal["smoke", "cpu"] = "cpu"
+    """learning and memory: smoke only shows that it runs."""
+    write: Path | None = None
+    """Also keep the figures in this folder, as bench-NAME.json."""
 
 
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, "mapformers bench", DESCRIPTION)
     require(asked.repeats >= 1, f"--repeats must be at least 1, not {asked.repeats}.")
-    size = SIZES[asked.size]
-    table = Table(
-        title=f"training, {size.n_layers} layers of {size.d_model}, batch {size.batch_size} x {size.length}, "
-        f"{torch.get_num_threads()} threads",
-        title_justify="left",
-    )
-    for heading in ("mixer", "seconds a step", "tokens/s", "ratio to rope"):
-        table.add_column(heading, justify="left" if heading == "mixer" else "right")
-    for timing in throughput(size, asked.repeats):
-        figures = f"{timing.seconds:.4f}", f"{timing.tokens_per_second:,.0f}", f"{timing.ratio:.2f}"
-        table.add_row(timing.label, *figures)
-    Console().print(table)
+    require(asked.seeds >= 1, f"--seeds must be at least 1, not {asked.seeds}.")
+    require(0 < asked.goal <= 1, f"--goal is an accuracy between 0 and 1, not {asked.goal}.")
+    record = {"benchmark": asked.name, **measure(asked), **provenance({"threads": torch.get_num_threads()})}
+    for table in TABLES[asked.name](record):
+        Console().print(table.for_terminal())
+    if asked.write is not None:
+        with clear_file_errors("write to", asked.write):
+            asked.write.mkdir(parents=True, exist_ok=True)
+            write_json(asked.write / f"bench-{asked.name}.json", record)
     return 0
+
+
+def measure(asked: Arguments) -> dict[str, Any]:
+    """The figures of one benchmark as plain data."""
+    if asked.name == "learning":
+        found = learning(asked.goal, asked.seeds, asked.scale, Console(stderr=True))
+        return {"goal": asked.goal, "scale": asked.scale, "runs": [dataclasses.asdict(run) for run in found]}
+    if asked.name == "memory":
+        grown = memory((64, 128)) if asked.scale == "smoke" else memory()
+        return {"rows": [dataclasses.asdict(row) for row in grown]}
+    timed = {name: throughput(SIZES[name], asked.repeats) for name in asked.sizes}
+    return {
+        "sizes": {
+            name: {"title": SIZES[name].title, "rows": [dataclasses.asdict(timing) for timing in timings]}
+            for name, timings in timed.items()
+        }
+    }

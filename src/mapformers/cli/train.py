@@ -15,6 +15,7 @@ from mapformers.errors import require
 from mapformers.mixers import LAYERS
 from mapformers.model import model_config, suggested_settings
 from mapformers.tasks import TASKS
+from mapformers.training.backend import Backend, is_main_process
 from mapformers.training.config import TrainConfig
 from mapformers.training.loop import resume, train
 from mapformers.training.run import RunConfig, RunFolder
@@ -80,6 +81,8 @@ def main(args: Sequence[str]) -> int:
         result = resume(choice.folder, console, title)
     else:
         result = train(config, choice.folder, console, title)
+    if not is_main_process():
+        return 0
     Console().print(split_table(result["splits"], f"{title}, seed {config.seed}"))
     console.print(f"Run folder: {choice.folder}", highlight=False, soft_wrap=True)
     return 0
@@ -100,12 +103,13 @@ def run_config(args: Sequence[str]) -> tuple[Choice, RunConfig]:
         ("sizes", Sizes, Sizes(**sizes)),
         ("model_options", layer.options, layer.options(**suggested)),
         ("training", TrainConfig, task.training(choice.scale)),
+        ("backend", Backend, Backend()),
     ]
     everything = dataclasses.make_dataclass("Train", fields, frozen=True)
     chosen: Any = parse(everything, args, PROG, DESCRIPTION)
     settings = {**to_dict(chosen.sizes), **to_dict(chosen.model_options)}
     model = model_config(choice.model, vocab_size=task.vocab_size, **settings)
-    return choice, RunConfig(choice.task, chosen.task_settings, model, chosen.training, choice.seed)
+    return choice, RunConfig(choice.task, chosen.task_settings, model, chosen.training, choice.seed, chosen.backend)
 
 
 def check_same_run(choice: Choice, config: RunConfig, args: Sequence[str]) -> None:

@@ -98,6 +98,7 @@ class LayerEntry:
     options: type
     build: Callable[[LayerShape, Any], nn.Module]
     variants: Sequence[Mapping[str, Any]]
+    benchmarked: Sequence[Mapping[str, Any]]
 
 
 LAYERS: Registry[LayerEntry] = Registry("model")
@@ -110,7 +111,9 @@ def register_layer(
     build: Callable[[LayerShape, Any], nn.Module],
     summary: str,
     variants: Sequence[Mapping[str, Any]] = ({},),
+    benchmarked: Sequence[Mapping[str, Any]] = ({},),
 ) -> None:
-    """Make a layer known by name. ``variants`` are the option sets that tests walk through."""
+    """Make a layer known by name. ``variants`` are the option sets that tests walk through, ``benchmarked`` those
+    that are timed."""
     require(len(variants) > 0, f"Model {name!r} must register at least one variant.")
-    LAYERS.add(name, LayerEntry(name, summary, options, build, variants))
+    LAYERS.add(name, LayerEntry(name, summary, options, build, variants, benchmarked))

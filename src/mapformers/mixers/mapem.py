@@ -63,19 +63,18 @@ class MapEM(nn.Module):
             nn.Parameter(torch.eye(shape.head_dim).repeat(shape.n_heads, 1, 1)) if options.project_position else None
         )
 
-    def places(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    def places(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """q_p and k_p of (B, H, L, D): C R(θ_t) applied to the two origins."""
-        q_place = self._carry(self.query_origin, cos, sin)
-        return q_place, q_place if self.key_origin is None else self._carry(self.key_origin, cos, sin)
-
-    def _carry(self, origin: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        here = lie.rotate(origin[:, None, :].expand(*cos.shape[:-1], -1), cos, sin)
-        return here if self.projection is None else torch.einsum("hij,bhlj->bhli", self.projection, here)
+        origins = [self.query_origin] if self.key_origin is None else [self.query_origin, self.key_origin]
+        places = lie.rotate(theta, *(origin.unsqueeze(1) for origin in origins))
+        if self.projection is not None:
+            places = tuple(torch.einsum("hij,bhlj->bhli", self.projection, place) for place in places)
+        return places[0], places[-1]
 
     def forward(self, x: Tensor, state: EpisodicMemory | None, context: Context) -> tuple[Tensor, EpisodicMemory]:
-        cos, sin, reached = self.path(x, None if state is None else state.coordinate, context)
+        theta, reached = self.path(x, None if state is None else state.coordinate, context)
         *qk, v = self.heads.split(x)
-        q_place, k_place = (place.to(v.dtype) for place in self.places(cos, sin))
+        q_place, k_place = (place.to(v.dtype) for place in self.places(theta))
         if self.options.attend == "s":
             memory = EpisodicMemory(**remember(state, places=k_place, values=v), coordinate=reached)
             return self.heads.merge(attend(q_place, memory.places, memory.values, context, self.options)), memory
@@ -103,8 +102,8 @@ class MapEM(nn.Module):
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """The conjunctive code itself: queries and keys are vec(q ⊗ p) in D² dimensions (sec. 3.2)."""
-        cos, sin, _ = self.path(x, None, context)
-        q, k = self.places(cos, sin)
+        theta, _ = self.path(x, None, context)
+        q, k = self.places(theta)
         *qk, v = self.heads.split(x)
         if self.options.attend == "os":
             q, k = (torch.einsum("bhli,bhlj->bhlij", what, where).flatten(-2) for what, where in zip(qk, (q, k)))
@@ -131,4 +130,5 @@ register_layer(
         {"attend": "o"},
         {"attend": "os", "shared_origin": True, "project_position": True, "attn_temperature": 0.5},
     ),
+    benchmarked=({}, {"attend": "s"}),
 )

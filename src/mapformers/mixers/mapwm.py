@@ -24,8 +24,8 @@ class MapWM(nn.Module):
 
     def forward(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
         q, k, v = self.heads.split(x)
-        cos, sin, reached = self.path(x, None if state is None else state.coordinate, context)
-        q, k = lie.rotate(q, cos, sin), lie.rotate(k, cos, sin)
+        theta, reached = self.path(x, None if state is None else state.coordinate, context)
+        q, k = lie.rotate(theta, q, k)
         state = Memory(**remember(state, keys=k, values=v), coordinate=reached)
         return self.heads.merge(attend(q, state.keys, state.values, context, self.options)), state
 

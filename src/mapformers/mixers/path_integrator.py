@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from mapformers import lie
+from mapformers.distributed import sum_over_processes
 from mapformers.errors import require
 from mapformers.mixers.attention import AttentionOptions, check_even_heads
 from mapformers.mixers.context import Context
@@ -35,7 +36,7 @@ class MapOptions(AttentionOptions):
 
 
 class PathIntegrator(nn.Module):
-    """x_t → Δ_in = W_in x_t → coordinate = Σ Δ_in → θ = ω ⊙ W_out·coordinate → cos θ, sin θ.
+    """x_t → Δ_in = W_in x_t → coordinate = Σ Δ_in → θ = ω ⊙ W_out·coordinate.
 
     One Δ_in per head. The sum and the angle are float64, whatever autocast is doing around them, so for the
     same input the coordinate is bitwise the same under bf16 autocast.
@@ -60,8 +61,8 @@ class PathIntegrator(nn.Module):
         self.w_out = nn.Parameter(w_out.float().repeat(shape.n_heads, 1, 1))  # (H, r, n_b)
         self.omega = nn.Parameter(omega.float().repeat(shape.n_heads, 1), requires_grad=options.learn_omega)  # (H, n_b)
 
-    def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, L, d_model) -> cos θ and sin θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""
+    def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
+        """(B, L, d_model) -> θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""
         with torch.autocast(x.device.type, enabled=False):
             delta_in = self.movement(x)
             if self.driftless and self.training:
@@ -69,7 +70,7 @@ class PathIntegrator(nn.Module):
             coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
             theta = lie.angles(coordinate, self.w_out, self.omega, dtype=delta_in.dtype)
             context.note(delta_in=delta_in, coordinate=coordinate, theta=theta)
-            return theta.cos(), theta.sin(), coordinate[:, -1]
+            return theta, coordinate[:, -1]
 
     def movement(self, x: Tensor) -> Tensor:
         """Δ_in = W_in x, (B, L, d_model) -> (B, L, H, r), in float32 or better; less the drift, 0 unless held still."""
@@ -78,14 +79,15 @@ class PathIntegrator(nn.Module):
         return delta_in.unflatten(-1, (self.n_heads, self.rank)) - self.drift
 
     def hold_still(self, delta_in: Tensor, context: Context) -> Tensor:
-        """Δ_in less its mean over the batch, which ``drift`` follows so that nothing jumps when this ends.
+        """Δ_in less its mean over the whole batch, which ``drift`` follows so that nothing jumps when this ends.
 
         The quickest use of a movement is as a clock: every token moves the same way, so recent tokens are near. A
         clock that comes first takes up a dimension which the map then lacks (docs/fidelity.md).
         """
         real = torch.ones_like(context.tokens) if context.padding_mask is None else context.padding_mask
         weight = real.to(delta_in.dtype)[:, :, None, None]
-        mean = (delta_in * weight).sum(dim=(0, 1)) / weight.sum().clamp(min=1)
+        moved, counted = sum_over_processes((delta_in * weight).sum(dim=(0, 1))), sum_over_processes(weight.sum())
+        mean = moved / counted.clamp(min=1)
         with torch.no_grad():
             self.drift += 0.1 * mean
         return delta_in - mean

@@ -54,8 +54,7 @@ class RoPE(nn.Module):
     def forward(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
         q, k, v = self.heads.split(x)
         theta, reached = self.angles(x, None if state is None else state.coordinate, context)
-        cos, sin = theta.cos(), theta.sin()
-        q, k = lie.rotate(q, cos, sin), lie.rotate(k, cos, sin)
+        q, k = lie.rotate(theta, q, k)
         state = Memory(**remember(state, keys=k, values=v), coordinate=reached)
         return self.heads.merge(attend(q, state.keys, state.values, context, self.options)), state
 

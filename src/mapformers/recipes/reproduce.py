@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from mapformers.errors import require
+from mapformers.errors import UserError, require
 from mapformers.recipes.recipe import RECIPES, Recipe, Row
 from mapformers.training.files import read_json, write_json
 from mapformers.training.loop import resume, train
-from mapformers.training.run import RunFolder
+from mapformers.training.run import RunConfig, RunFolder
 
 Cell = tuple[Row, str, int]  # row, world, seed
 
@@ -40,7 +40,7 @@ def reproduce(
     todo = [
         (row, world, seed)
         for row, world, seed in cells
-        if done.get((row.label, world, seed)) != recipe.run_config(row, world, seed, scale).to_dict()
+        if not _is_run_of(recipe.run_config(row, world, seed, scale), done.get((row.label, world, seed)))
     ]
     ready = len(cells) - len(todo)
     console.print(f"{recipe.name} at {scale} scale: {len(todo)} runs to do, {ready} done.", highlight=False)
@@ -71,6 +71,14 @@ def read_record(path: Path) -> dict[str, Any]:
         f"{path} is not a file of results; restore it, or move it away to measure anew.",
     )
     return dict(record)
+
+
+def _is_run_of(config: RunConfig, recorded: dict[str, Any] | None) -> bool:
+    """Whether a recorded run had these settings; those it does not mention did not exist yet and had their default."""
+    try:
+        return recorded is not None and RunConfig.from_dict(recorded) == config
+    except UserError:
+        return False
 
 
 def _key(cell: Cell) -> tuple[str, str, int]:

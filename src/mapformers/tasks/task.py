@@ -86,16 +86,24 @@ class Task(ABC, Generic[World]):
     def vocab_size(self) -> int:
         return len(self.token_names)
 
-    def sample(self, split: str | Mapping[str, Any], batch_size: int, generator: torch.Generator) -> Batch:
+    def sample(
+        self,
+        split: str | Mapping[str, Any],
+        batch_size: int,
+        generator: torch.Generator,
+        part: tuple[int, int] = (0, 1),
+    ) -> Batch:
         """A batch of a split, by its name or as a dict of settings over the iid ones.
 
         It is a deterministic function of one block of uniform numbers drawn from ``generator``, row by row:
-        two batches of 64 are one of 128.
+        two batches of 64 are one of 128. ``part`` (i, n) makes only the i-th of n equal parts of it.
         """
         require(batch_size >= 1, f"batch_size must be at least 1, not {batch_size}.")
         settings = self.split_settings(split)
+        index, parts = part
+        require(batch_size % parts == 0, f"A batch of {batch_size} cannot be cut into {parts} equal parts.")
         uniform = torch.rand(batch_size, self.numbers_per_sequence(settings), generator=generator)
-        return self.draw(uniform, settings)
+        return self.draw(uniform.tensor_split(parts)[index], settings)
 
     def split_settings(self, split: str | Mapping[str, Any]) -> World:
         """The full settings of a split."""
@@ -126,7 +134,7 @@ class Task(ABC, Generic[World]):
         return {}
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy over the targets that count for the loss."""
+        """Mean cross-entropy over the targets that count for the loss, those of ``batch.loss_mask``."""
         if bool(batch.loss_mask.all()):
             return cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
         return cross_entropy(logits[batch.loss_mask], batch.targets[batch.loss_mask])

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from mapformers.errors import UserError
-from mapformers.training.files import write_atomically, write_json
+from mapformers.training.files import flush_folder, write_atomically, write_json
 
 KEPT = 2
 WEIGHTS, OPTIMIZER, MANIFEST = "weights.safetensors", "optimizer.safetensors", "manifest.json"
@@ -35,6 +35,7 @@ def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optim
     if target.exists():
         shutil.rmtree(target)
     part.replace(target)
+    flush_folder(folder)
     earlier = [path for path in _steps(folder) if path.name < target.name]
     for old in earlier[: -(KEPT - 1)]:
         shutil.rmtree(old)

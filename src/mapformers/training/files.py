@@ -18,6 +18,17 @@ def write_atomically(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
+    flush_folder(path.parent)
+
+
+def flush_folder(path: Path) -> None:
+    """Make renames within a folder survive a power cut, where the system can be asked to."""
+    if os.name == "posix":
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -40,5 +51,9 @@ def clear_file_errors(action: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UserError(f"Cannot {action} {path}: {reason}; choose another folder.") from None
+        raise unusable(action, path, error) from None
+
+
+def unusable(action: str, path: Path, error: OSError) -> UserError:
+    """One sentence on what the operating system refused, and the remedy."""
+    return UserError(f"Cannot {action} {path}: {(error.strerror or str(error)).lower()}; choose another folder.")

@@ -1,24 +1,27 @@
 """The training loop: sample, predict, step; log, measure, save."""
 
+import math
 import shlex
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from rich.console import Console
 from torch import nn
 
-from mapformers.errors import UserError
+from mapformers.errors import UserError, require
 from mapformers.evaluation import evaluate
 from mapformers.seeding import generator
 from mapformers.tasks import Batch, Metric
 from mapformers.training import checkpoint
+from mapformers.training.backend import describe, is_main_process, start_tracking
 from mapformers.training.files import write_json
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
 from mapformers.training.progress import TrainingProgress
@@ -26,16 +29,34 @@ from mapformers.training.run import RunConfig, RunFolder, provenance, without_na
 
 
 class Trainer:
-    """One run in a folder. Batch number n is a function of (seed, n), so a run can stop and go on anywhere."""
+    """One run in a folder. Batch number n is a function of (seed, n), so a run can stop and go on anywhere.
+
+    Several processes (`torchrun`, `accelerate launch`) each take their part of every batch; the first of them
+    speaks, measures and writes for all.
+    """
 
     def __init__(self, config: RunConfig, folder: RunFolder, console: Console | None = None, title: str = "training"):
         self.config, self.folder, self.title = config, folder, title
-        self.console = console or Console(stderr=True)
+        self.console = (console or Console(stderr=True)) if is_main_process() else Console(quiet=True)
         self.task = config.build_task()
         self.model = config.build_model()
         self.optimizer = build_optimizer(self.model, config.train)
+        self.accelerator = config.backend.start(folder.path)
+        self.parallel, self.stepper = self.accelerator.prepare(self.model, self.optimizer)
+        self.parts = self.accelerator.num_processes * config.backend.accumulate
+        batch = config.train.batch_size
+        require(
+            batch % self.parts == 0,
+            f"A batch of {batch} cannot be shared by {self.accelerator.num_processes} processes in "
+            f"{config.backend.accumulate} parts each; choose a --batch-size that {self.parts} divides.",
+        )
         self.step = 0
-        self.seconds = 0.0  # wall time of all processes that worked on the run, up to the last checkpoint
+        self.seconds = 0.0  # wall time of the run up to its last checkpoint, breaks left out
+        self.started = time.monotonic()
+
+    @property
+    def is_main(self) -> bool:
+        return self.accelerator.is_main_process
 
     def restore(self) -> None:
         """Go back to the newest whole checkpoint, or to the beginning if the run has not come to its first."""
@@ -44,36 +65,51 @@ class Trainer:
             raise UserError(f"{' '.join(complaints)} None is whole; start anew with another --out.")
         for complaint in complaints:
             self.console.print(complaint, highlight=False, soft_wrap=True)
-        checkpoint.set_damaged_aside(self.folder.checkpoints)
         if path is not None:
             checkpoint.load_weights(path, self.model)
             checkpoint.load_optimizer(path, self.optimizer)
             facts = checkpoint.manifest(path)
             self.step, self.seconds = facts["step"], facts["seconds"]
-        self.folder.keep_metrics_up_to(self.step)
+        self.accelerator.wait_for_everyone()
+        if self.is_main:
+            checkpoint.set_damaged_aside(self.folder.checkpoints)
+            self.folder.keep_metrics_up_to(self.step)
 
     def run(self) -> dict[str, Any]:
         """Train to the end, measure every split, write result.json and return its content.
 
-        Ctrl-C lets the step under way finish and saves before it stops; anything harsher leaves the newest checkpoint.
+        Ctrl-C and SIGTERM let the step under way finish and save before the run stops; anything harsher leaves the
+        newest checkpoint.
         """
         train = self.config.train
-        started = time.monotonic() - self.seconds
+        self.started = time.monotonic() - self.seconds
+        hardware = describe(self.accelerator, self.config.backend)
+        start_tracking(self.accelerator, {"title": self.title, "seed": self.config.seed}, self.step)
         with (
             interruptible() as asked_to_stop,
             self._progress() as progress,
         ):
+            progress.say(_in_words(hardware))
             while self.step < train.steps:
                 self._one_step(progress)
-                if asked_to_stop():
-                    self._save(time.monotonic() - started)
+                if self._any(asked_to_stop()):
+                    self._save()
                     progress.say(f"Stopped after step {self.step}; go on with: {self._resume_command()}")
                     raise KeyboardInterrupt
                 if self.step % train.checkpoint_every == 0 and self.step < train.steps:
-                    self._save(time.monotonic() - started)
+                    self._save()
         self._hold_paths_still(False)
         if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
-            self._save(time.monotonic() - started)
+            self._save()
+        result = [self._measure(hardware) if self.is_main else {}]
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
+        if self.accelerator.num_processes > 1:
+            broadcast_object_list(result)
+        return result[0]
+
+    def _measure(self, hardware: dict[str, Any]) -> dict[str, Any]:
+        train = self.config.train
         result = {
             "splits": measure_splits(self.model, self.config, n_sequences=train.final_sequences),
             "steps": self.step,
@@ -81,7 +117,7 @@ class Trainer:
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "seed": self.config.seed,
             "wall_seconds": round(self.seconds, 1),
-            **provenance(),
+            **provenance(hardware),
         }
         write_json(self.folder.result_file, result)
         return result
@@ -96,48 +132,114 @@ class Trainer:
         train = self.config.train
         rate = set_learning_rate(self.optimizer, self.step, train)
         self._hold_paths_still(self.step < train.driftless_steps)
-        batch = self.task.sample("iid", train.batch_size, generator(self.config.seed, "train", self.step))
-        logits = self.model(batch.tokens)
-        loss = self.task.loss(logits, batch)
-        self._require_finite(loss, "loss")
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), train.clip)
+        logged = (self.step + 1) % train.log_every == 0 or self.step + 1 == train.steps
+        loss, scores = 0.0, []
+        for batch, share in self._parts_of_batch():
+            with self.accelerator.accumulate(self.parallel):
+                logits = self.parallel(batch.tokens)
+                part = self.task.loss(logits, batch) * share
+                self.accelerator.backward(part)
+                loss += part.item()
+                if logged:
+                    scores.append(self.task.score(logits.detach(), batch)[self.task.main_metric])
+        self._require_finite(loss, "loss")
+        norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), train.clip))
         self._require_finite(norm, "gradient")
-        self.optimizer.step()
+        self.stepper.step()
         self.step += 1
-        if self.step % train.log_every == 0 or self.step == train.steps:
-            self._log(progress, batch, logits.detach(), loss.item(), norm.item(), rate)
+        if logged:
+            self._log(progress, loss / self.parts, Metric.join(scores), norm, rate)
         if self.step % train.eval_every == 0 or self.step == train.steps:
-            scores = evaluate(self.model, self.task, "iid", n_sequences=train.eval_sequences, seed=self.config.seed + 1)
-            self.folder.append_metrics({"step": self.step, "split": "iid", **{k: float(v) for k, v in scores.items()}})
+            self._evaluate()
 
-    def _require_finite(self, value: torch.Tensor, name: str) -> None:
+    def _parts_of_batch(self) -> Iterator[tuple[Batch, float | torch.Tensor]]:
+        """This process's parts of the batch, each with its share: how many of the targets are in it, 1 on average.
+
+        The mean over parts of loss × share is then the mean over all targets, however they are distributed.
+        """
+        train, backend = self.config.train, self.config.backend
+        first = self.accelerator.process_index * backend.accumulate
+        batches = []
+        for part in range(first, first + backend.accumulate):
+            stream = generator(self.config.seed, "train", self.step)
+            batches.append(self.task.sample("iid", train.batch_size, stream, part=(part, self.parts)))
+        if self.parts == 1:
+            yield batches[0].to(self.accelerator.device), 1.0
+            return
+        counts = [batch.loss_mask.sum() for batch in batches]
+        total = self.accelerator.reduce(torch.stack(counts).sum().to(self.accelerator.device)).item()
+        for batch, count in zip(batches, counts):
+            yield batch.to(self.accelerator.device), count.item() * self.parts / total
+
+    def _require_finite(self, value: float, name: str) -> None:
         """Stop before an update that would spoil the weights."""
-        if not torch.isfinite(value):
+        if not math.isfinite(value):
             rate = self.config.train.lr
-            raise UserError(f"The {name} became {value.item()} at step {self.step}; lower --lr (now {rate:g}).")
+            raise UserError(f"The {name} became {value} at step {self.step}; lower --lr (now {rate:g}).")
 
     def _hold_paths_still(self, still: bool) -> None:
         for module in self.model.modules():
             if hasattr(module, "driftless"):
                 module.driftless = still  # type: ignore[assignment]
 
-    def _log(
-        self, progress: TrainingProgress, batch: Batch, logits: torch.Tensor, loss: float, norm: float, rate: float
-    ) -> None:
-        score = float(self.task.score(logits, batch)[self.task.main_metric])
-        record = {"step": self.step, "loss": loss, self.task.main_metric: score, "lr": rate, "grad_norm": norm}
-        progress.update(self.step, loss, score)
-        self.folder.append_metrics({**record, "sequences_per_second": round(progress.speed, 1)})
+    def _log(self, progress: TrainingProgress, loss: float, score: Metric, norm: float, rate: float) -> None:
+        loss, score = self._over_processes(loss, score)
+        record = {"step": self.step, "loss": loss, self.task.main_metric: float(score), "lr": rate, "grad_norm": norm}
+        progress.update(self.step, loss, float(score))
+        self._write({**record, "sequences_per_second": round(progress.speed, 1)}, "train")
+
+    def _over_processes(self, loss: float, score: Metric) -> tuple[float, Metric]:
+        """The loss and the score of the whole batch, from those of each process's parts."""
+        if self.accelerator.num_processes == 1:
+            return loss, score
+        right = float(score) * score.count if score.count else 0.0
+        sums = torch.tensor([loss, right, score.count], device=self.accelerator.device)
+        total, right, count = self.accelerator.reduce(sums).tolist()
+        return total, Metric(right / count if count else float("nan"), int(count))
+
+    def _evaluate(self) -> None:
+        if self.is_main:
+            train, seed = self.config.train, self.config.seed + 1
+            scores = evaluate(self.model, self.task, "iid", n_sequences=train.eval_sequences, seed=seed)
+            figures = {name: float(value) for name, value in scores.items()}
+            self._write({"step": self.step, "split": "iid", **figures, "seconds": round(self._elapsed(), 1)}, "iid")
+
+    def _write(self, record: dict[str, Any], where: str) -> None:
+        """One line of metrics.jsonl, and the same to the trackers."""
+        if self.is_main:
+            self.folder.append_metrics(record)
+            figures = {f"{where}/{k}": v for k, v in record.items() if k not in ("step", "split")}
+            self.accelerator.log(figures, step=self.step)
+
+    def _any(self, asked: bool) -> bool:
+        """Whether any of the processes was asked to stop: all of them must then."""
+        if self.accelerator.num_processes == 1:
+            return asked
+        return bool(self.accelerator.reduce(torch.tensor(int(asked), device=self.accelerator.device)).item())
 
     def _resume_command(self) -> str:
         names = f"--task {self.config.task} --model {self.config.model.layers[0].name} --seed {self.config.seed}"
         return f"mapformers train {names} --resume --out {shlex.quote(str(self.folder.path))}"
 
-    def _save(self, seconds: float) -> None:
-        self.seconds = seconds
-        checkpoint.save(self.folder.checkpoints, self.step, self.model, self.optimizer, {"seconds": seconds})
+    def _save(self) -> None:
+        self.seconds = self._elapsed()
+        if self.is_main:
+            extra = {"seconds": self.seconds}
+            checkpoint.save(self.folder.checkpoints, self.step, self.model, self.optimizer, extra)
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+
+def _in_words(hardware: dict[str, Any]) -> str:
+    """Training on cpu, 2 threads, float32."""
+    processes = f"{hardware['processes']} processes, " if hardware["processes"] > 1 else ""
+    plural = "s" if hardware["threads"] > 1 else ""
+    threads = f"{hardware['threads']} thread{plural}, " if hardware["device"] == "cpu" else ""
+    compiled = ", compiled" if hardware["compiled"] else ""
+    name = hardware.get("name", hardware["device"])
+    return f"Training on {name}, {processes}{threads}{hardware['precision']}{compiled}."
 
 
 def measure_splits(
@@ -160,7 +262,10 @@ def _plain(metric: Metric) -> dict[str, Any]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Within it the first Ctrl-C is only noted, for the loop to stop between two steps; the second one interrupts."""
+    """Within it the first Ctrl-C or SIGTERM is only noted, so that the loop stops between two steps.
+
+    The second one interrupts. SIGTERM is what a scheduler sends before it takes the machine away.
+    """
     pressed: list[bool] = []
 
     def note(signum: int, frame: FrameType | None) -> None:
@@ -171,23 +276,35 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    before = signal.signal(signal.SIGINT, note)
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: bool(pressed)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def train(config: RunConfig, out: Path, console: Console | None = None, title: str = "training") -> dict[str, Any]:
     """Start a run in a new folder and train it to the end."""
-    trainer = Trainer(config, RunFolder(out), console, title)  # a model that cannot be built leaves no folder
-    RunFolder.create(out, config)
-    return trainer.run()
+    folder = RunFolder(out)
+    if is_main_process():
+        folder.require_new()
+    trainer = Trainer(config, folder, console, title)  # a model that cannot be built leaves no folder
+    with _owned(folder):
+        if trainer.is_main:
+            RunFolder.create(out, config)
+        return trainer.run()
 
 
 def resume(out: Path, console: Console | None = None, title: str = "training") -> dict[str, Any]:
     """Go on with the run in a folder, from its newest whole checkpoint."""
     folder, config = RunFolder.open(out)
     trainer = Trainer(config, folder, console, title)
-    trainer.restore()
-    return trainer.run()
+    with _owned(folder):
+        trainer.restore()
+        return trainer.run()
+
+
+def _owned(folder: RunFolder) -> AbstractContextManager[None]:
+    """The folder to this run alone; of several processes the first one holds it for all."""
+    return folder.lock() if is_main_process() else nullcontext()

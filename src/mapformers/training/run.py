@@ -6,13 +6,14 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
+from filelock import FileLock, Timeout
 
 from mapformers.config import ModelConfig, from_dict, to_dict
 from mapformers.errors import UserError, require
@@ -20,19 +21,21 @@ from mapformers.model import Decoder
 from mapformers.seeding import initialisation
 from mapformers.tasks import TASKS, Task, build_task
 from mapformers.training import checkpoint
+from mapformers.training.backend import Backend
 from mapformers.training.config import TrainConfig
-from mapformers.training.files import clear_file_errors, read_json, write_json
+from mapformers.training.files import clear_file_errors, read_json, unusable, write_atomically, write_json
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything a run depends on: task, model, training, seed."""
+    """Everything a run depends on: task, model, training, seed, and what it is computed on."""
 
     task: str
     task_settings: Any
     model: ModelConfig
     train: TrainConfig
     seed: int = 0
+    backend: Backend = field(default_factory=Backend)
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, f"seed must not be negative, but is {self.seed}.")
@@ -51,6 +54,7 @@ class RunConfig:
             "model": self.model.to_dict(),
             "train": to_dict(self.train),
             "seed": self.seed,
+            "backend": to_dict(self.backend),
         }
 
     @classmethod
@@ -58,7 +62,8 @@ class RunConfig:
         task = data["task"]["name"]
         settings: Any = from_dict(TASKS[task].settings, data["task"]["settings"], f"setting of task {task!r}")
         model = ModelConfig.from_dict(data["model"])
-        return cls(task, settings, model, from_dict(TrainConfig, data["train"]), data["seed"])
+        backend = from_dict(Backend, data.get("backend", {}))
+        return cls(task, settings, model, from_dict(TrainConfig, data["train"]), data["seed"], backend)
 
 
 class RunFolder:
@@ -71,16 +76,39 @@ class RunFolder:
         self.result_file = path / "result.json"
         self.checkpoints = path / "checkpoints"
 
+    def require_new(self) -> None:
+        """Refuse a folder that already holds a run: it is never overwritten."""
+        with clear_file_errors("write to", self.path):
+            held = any(file.exists() for file in (self.config_file, self.metrics_file, self.result_file))
+        require(not held, f"{self.path} already holds a run; continue it with --resume or choose another --out.")
+
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "RunFolder":
-        """Begin a new run; a folder that already holds one is never overwritten."""
+        """Begin a new run."""
         folder = cls(path)
+        folder.require_new()
         with clear_file_errors("write to", path):
-            if any(file.exists() for file in (folder.config_file, folder.metrics_file, folder.result_file)):
-                raise UserError(f"{path} already holds a run; continue it with --resume or choose another --out.")
             folder.checkpoints.mkdir(parents=True, exist_ok=True)
             write_json(folder.config_file, config.to_dict())
         return folder
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other runs out of the folder; the system lets go of it when the process ends, however it ends."""
+        lock = FileLock(self.path / ".lock", blocking=False)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout:
+            raise UserError(
+                f"Another process is training in {self.path}; wait for it, stop it, or choose another --out."
+            ) from None
+        except OSError as error:
+            raise unusable("write to", self.path, error) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     @classmethod
     def open(cls, path: Path) -> tuple["RunFolder", RunConfig]:
@@ -127,9 +155,7 @@ class RunFolder:
     def keep_metrics_up_to(self, step: int) -> None:
         """Drop what was measured after a checkpoint: the resumed run measures it again."""
         kept = [record for record in self.metrics() if record["step"] <= step]
-        part = self.metrics_file.with_suffix(".part")
-        part.write_text("".join(json.dumps(record) + "\n" for record in kept))
-        part.replace(self.metrics_file)
+        write_atomically(self.metrics_file, "".join(json.dumps(record) + "\n" for record in kept).encode())
 
 
 def without_nan(value: Any) -> Any:
@@ -137,20 +163,16 @@ def without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def provenance() -> dict[str, Any]:
+def provenance(hardware: Mapping[str, Any]) -> dict[str, Any]:
     """What a figure depends on besides its config: versions, machine, command."""
-    versions = {name: metadata.version(name) for name in ("torch", "numpy", "safetensors")}
+    versions = {name: metadata.version(name) for name in ("torch", "numpy", "safetensors", "accelerate")}
     try:
         versions["mapformers"] = metadata.version("mapformers")
     except metadata.PackageNotFoundError:
         versions["mapformers"] = "not installed"
+    processor = platform.processor() or platform.machine()
     return {
         "command": shlex.join(["mapformers", *sys.argv[1:]]),
         "versions": {"python": platform.python_version(), **versions},
-        "hardware": {
-            "device": "cpu",
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-        },
+        "hardware": {"processor": processor, "cores": os.cpu_count(), **hardware},
     }
