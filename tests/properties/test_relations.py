@@ -92,7 +92,7 @@ def test_mapem_whose_places_are_all_alike_is_nope(rows: tuple[str, ...], self_ke
     assert_same(logits_of(mapem, rows), logits_of(nope, rows))
 
 
-@pytest.mark.parametrize("options", [{}, {"shared_origin": True, "project_position": True}], ids=["two-origins", "one"])
+@pytest.mark.parametrize("options", [{}, {"origins": "shared", "project_position": True}], ids=["two-origins", "one"])
 def test_mapem_compares_two_origins_carried_along_the_path(options: dict[str, bool]):
     """A_P = (C R(θ_t) q₀ᵖ)·(C R(θ_s) k₀ᵖ)/√D, and with C = 1 depends on θ_t − θ_s alone."""
     model = Case("mapem", options).build()

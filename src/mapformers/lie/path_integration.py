@@ -6,6 +6,7 @@ the same angle for n_b/r times less work, which buys float64 and a coordinate th
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,14 +51,36 @@ def angles(coordinate: Tensor, w_out: Tensor, omega: Tensor, dtype: torch.dtype 
     home = omega.device
     w_out, omega = (weight.to(coordinate.device, torch.float64) for weight in (w_out, omega))
     rate = w_out * omega.unsqueeze(1)
-    theta = torch.einsum("blhr,hrn->bhln", coordinate, rate)
-    return wrap(theta).to(dtype).to(home)
+    if torch.compiler.is_compiling():  # a compiler fuses what is written out
+        return wrap(torch.einsum("blhr,hrn->bhln", coordinate, rate)).to(dtype).to(home)
+    theta: Tensor = _Angles.apply(coordinate, rate, dtype)
+    return theta.to(home)
 
 
 def wrap(theta: Tensor) -> Tensor:
     """θ mod 2π, in [−π, π]; the derivative is 1."""
     turns = torch.round(theta.detach() / (2 * math.pi))
     return theta - 2 * math.pi * turns
+
+
+class _Angles(torch.autograd.Function):
+    """wrap(rate·coordinate) with one float64 tensor of the angles' size, in place, where autograd would make six.
+
+    Only the angle needs float64: its gradient is summed in the precision in which it arrives.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, coordinate: Tensor, rate: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.save_for_backward(coordinate, rate)
+        turns = torch.einsum("blhr,hrn->bhln", coordinate, rate / (2 * math.pi))
+        return turns.sub_(turns.round()).mul_(2 * math.pi).to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        coordinate, rate = ctx.saved_tensors
+        d_coordinate = torch.einsum("bhln,hrn->blhr", grad, rate.to(grad.dtype))
+        d_rate = torch.einsum("blhr,bhln->hrn", coordinate.to(grad.dtype), grad)
+        return d_coordinate.to(coordinate.dtype), d_rate.to(rate.dtype), None
 
 
 def _expand(flag: Tensor, like: Tensor) -> Tensor:

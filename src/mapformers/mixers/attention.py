@@ -47,14 +47,14 @@ class Heads(nn.Module):
     then about where to look, which decides whether a map is found (docs/fidelity.md).
     """
 
-    def __init__(self, shape: LayerShape, parts: int = 3):
+    def __init__(self, shape: LayerShape, parts: int = 3, qk_scale: float = SMALL):
         super().__init__()
         self.parts, self.n_heads, self.head_dim = parts, shape.n_heads, shape.head_dim
         inner = shape.n_heads * shape.head_dim
         self.project = linear(shape.d_model, parts * inner)
         self.out = linear(inner, shape.d_model)
         with torch.no_grad():
-            self.project.weight[:-inner] *= SMALL
+            self.project.weight[:-inner] *= qk_scale
             values = self.project.weight[-inner:]
             nn.init.orthogonal_(values)
             self.out.weight.copy_(values.T / math.sqrt(shape.n_layers))

@@ -1,7 +1,7 @@
 """`mapem`: the MapFormer of episodic memory, absolute position in a population of its own (sec. 3.2, A.4, A.7)."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,24 +15,36 @@ from mapformers.mixers.layer import Block, LayerShape, register_layer
 from mapformers.mixers.nope import NoPE
 from mapformers.mixers.path_integrator import MapOptions, PathIntegrator
 
-ATTEND = ("os", "s", "o")
+Attend = Literal["os", "s", "o"]
+Origins = Literal["equal", "independent", "shared"]
 
 
 @dataclass(frozen=True)
 class MapEMOptions(MapOptions):
-    attend: str = "os"
+    attend: Attend = "os"
     """What is compared: observation and structure (os), structure alone (s), observation alone (o)."""
-    shared_origin: bool = False
-    """One origin p₀ for queries and keys instead of q₀ᵖ and k₀ᵖ (A.7)."""
+    origins: Origins = "equal"
+    """q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7)."""
+    origin_std: float | None = None
+    """Spread of the origins at the start (None: 0.4 with os, 0.8 with s)."""
+    qk_scale: float = 0.5
+    """W_q and W_k at the start, over N(0, 1/n_in)."""
     project_position: bool = False
     """A learned projection C of the position before it is compared (eq. EM_SSM)."""
-    origin_std: float = 0.4
-    """Spread of the origins at the start."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.attend in ATTEND, f"attend must be one of {', '.join(ATTEND)}, not {self.attend!r}.")
-        require(self.origin_std > 0, f"origin_std must be above 0, not {self.origin_std}.")
+        for name, allowed in (("attend", get_args(Attend)), ("origins", get_args(Origins))):
+            value = getattr(self, name)
+            require(value in allowed, f"{name} must be one of {', '.join(allowed)}, not {value!r}.")
+        for name in ("origin_std", "qk_scale"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"{name} must be above 0, not {value}.")
+
+    @property
+    def spread(self) -> float:
+        """Structure alone must be sharp by itself; in a product the other factor sharpens it (docs/fidelity.md)."""
+        return self.origin_std or (0.8 if self.attend == "s" else 0.4)
 
 
 class EpisodicMemory(NamedTuple):
@@ -47,6 +59,9 @@ class MapEM(nn.Module):
 
     A_X = q kᵀ/√D and A_P = q_p k_pᵀ/√D with q_p = R(θ_t) q₀ᵖ and k_p = R(θ_t) k₀ᵖ: an origin carried along the path.
     ``attend="s"`` is softmax(A_P) v, which fused attention computes.
+
+    The two origins start equal, so that from the first step on a place is compared in phase with itself; W_q and W_k
+    start larger than elsewhere, because each factor of the product scales the gradient of the other.
     """
 
     no_decay = {"query_origin", "key_origin"}
@@ -54,11 +69,14 @@ class MapEM(nn.Module):
     def __init__(self, shape: LayerShape, options: MapEMOptions):
         super().__init__()
         self.options = options
-        self.heads = Heads(shape, parts=3 if options.attend == "os" else 1)
+        self.heads = Heads(shape, parts=3 if options.attend == "os" else 1, qk_scale=options.qk_scale)
         self.path = PathIntegrator(shape, options)
         size = (shape.n_heads, shape.head_dim)
-        self.query_origin = nn.Parameter(torch.randn(size) * options.origin_std)
-        self.key_origin = None if options.shared_origin else nn.Parameter(torch.randn(size) * options.origin_std)
+        start = torch.randn(size) * options.spread
+        self.query_origin = nn.Parameter(start)
+        self.key_origin = None if options.origins == "shared" else nn.Parameter(start.clone())
+        if self.key_origin is not None and options.origins == "independent":
+            nn.init.normal_(self.key_origin, std=options.spread)
         self.projection = (
             nn.Parameter(torch.eye(shape.head_dim).repeat(shape.n_heads, 1, 1)) if options.project_position else None
         )
@@ -128,7 +146,8 @@ register_layer(
         {"attend": "s"},
         {"attend": "s", "self_key": False, "rank": 1},
         {"attend": "o"},
-        {"attend": "os", "shared_origin": True, "project_position": True, "attn_temperature": 0.5},
+        {"origins": "independent"},
+        {"attend": "os", "origins": "shared", "project_position": True, "attn_temperature": 0.5},
     ),
     benchmarked=({}, {"attend": "s"}),
 )

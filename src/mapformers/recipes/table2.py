@@ -10,6 +10,8 @@ PRINTED: dict[str, tuple[Paper, ...]] = {
     "RoPE (1L)": ((0.25, 0.03), (0.40, 0.05), (0.16, 0.02), (0.46, 0.01), (0.52, 0.02), (0.39, 0.01)),
     "MapWM-r1": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (0.66, 0.02), (0.74, 0.01), (0.62, 0.03)),
     "MapWM-r2": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (0.99, 0.01)),
+    "MapEM-os": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00)),
+    "MapEM-s": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00)),
 }
 CELLS = [(world, split) for world in ("1D", "2D") for split in (IID, DENSE, SPARSE)]
 
@@ -28,6 +30,8 @@ TABLE2 = register_recipe(
             Row("RoPE (1L)", "rope", {}, BASELINE_TRAINING),
             Row("MapWM-r1", "mapwm", {"rank": 1}),
             Row("MapWM-r2", "mapwm", {"rank": 2}),
+            Row("MapEM-os", "mapem", {"attend": "os"}),
+            Row("MapEM-s", "mapem", {"attend": "s"}),
         ),
         paper={(row, *cell): figure for row, figures in PRINTED.items() for cell, figure in zip(CELLS, figures)},
     )
