@@ -20,6 +20,7 @@ MAPEM = register_recipe(
             Row("MapEM-s, earlier keys", "mapem", {"attend": "s", **EARLIER}),
         ),
         paper={},
+        curves=True,
     )
 )
 
@@ -45,5 +46,6 @@ MAPEM_START = register_recipe(
             Row("as written, earlier keys", "mapem", {**AS_WRITTEN, **EARLIER}, {**SHORT, "driftless_steps": 0}),
         ),
         paper={},
+        curves=True,
     )
 )

@@ -37,6 +37,7 @@ class Recipe:
     rows: Sequence[Row]
     paper: Mapping[tuple[str, str, str], Paper]  # (row, world, split) -> the printed figure
     metric: str = "accuracy"
+    curves: bool = False  # whether the documents show how each run learned
 
     def row(self, label: str) -> Row:
         for row in self.rows:

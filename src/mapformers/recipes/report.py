@@ -1,16 +1,20 @@
 """Turn results/<recipe>.json into tables: on the terminal, and in the documents, the paper's figure beside ours."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from mapformers.benchmarks.report import TABLES
 from mapformers.errors import require
 from mapformers.evaluation.aggregate import Summary, summarise
+from mapformers.plots.learning_curves import draw_curves
 from mapformers.recipes.recipe import RECIPES, Recipe
 from mapformers.training.files import read_json, write_atomically
+
+GOAL = 0.99
 
 
 def summaries(recipe: Recipe, record: Mapping[str, Any]) -> dict[tuple[str, str, str], Summary]:
@@ -73,6 +77,7 @@ def results_page(folder: Path) -> str:
         file = folder / f"{name}.json"
         if file.exists():
             parts += ["", *_recipe_section(RECIPES[name], read_json(file))]
+    parts += _benchmark_sections(folder)
     return "\n".join(parts) + "\n"
 
 
@@ -103,12 +108,48 @@ def _recipe_section(recipe: Recipe, record: Mapping[str, Any]) -> list[str]:
         "Seed by seed:",
         "",
     ]
-    headings = list(recipe.splits.values())
+    headings = [*recipe.splits.values(), "best on the way", f"sequences to {GOAL:g}"]
     lines += [f"| model | world | seed | {' | '.join(headings)} |", f"|---|---|--:|{'--:|' * len(headings)}"]
     for run in runs:
-        cells = (f"{run['splits'][split][recipe.metric]['value']:.4f}" for split in recipe.splits)
+        cells = [f"{run['splits'][split][recipe.metric]['value']:.4f}" for split in recipe.splits]
+        cells += _on_the_way(run["curve"], recipe.metric)
         lines.append(f"| {run['row']} | {run['world']} | {run['seed']} | {' | '.join(cells)} |")
+    if recipe.curves:
+        lines += ["", f"![How each run of {recipe.name} learned](images/{_curves_file(recipe)})"]
     return lines
+
+
+def _on_the_way(curve: Sequence[Mapping[str, Any]], metric: str) -> tuple[str, str]:
+    """The best that was measured while training, and after how many sequences it first was at the goal."""
+    reached = next((f"{point['sequences']:,}" for point in curve if point[metric] >= GOAL), "–")
+    return f"{max(point[metric] for point in curve):.4f}", reached
+
+
+def _curves_file(recipe: Recipe) -> str:
+    return f"{recipe.name}-curves.png"
+
+
+def draw_recipe_curves(recipe: Recipe, record: Mapping[str, Any], path: Path) -> None:
+    """The curves of a recipe's runs, rows in the order of the table."""
+    panels: dict[str, dict[int, list[tuple[float, float]]]] = {row.label: {} for row in recipe.rows}
+    for run in record["runs"]:
+        panels[run["row"]][run["seed"]] = [(point["sequences"], point[recipe.metric]) for point in run["curve"]]
+    draw_curves({row: curves for row, curves in panels.items() if curves}, path, GOAL, recipe.metric)
+
+
+def _benchmark_sections(folder: Path) -> list[str]:
+    """The benchmarks kept in bench-<name>.json."""
+    parts: list[str] = []
+    for name, tables in TABLES.items():
+        file = folder / f"bench-{name}.json"
+        if file.exists():
+            record = read_json(file)
+            parts += ["", f"## bench {name}", ""]
+            for table in tables(record):
+                parts += [table.for_document(), ""]
+            versions = ", ".join(f"{package} {version}" for package, version in record["versions"].items())
+            parts += [f"Command: `{record['command']}`. Versions: {versions}."]
+    return parts
 
 
 def replace_block(text: str, name: str, content: str) -> str:
@@ -125,6 +166,12 @@ def write_documents(root: Path) -> list[Path]:
         if not path.exists() or path.read_text() != content:
             write_atomically(path, content.encode())
             changed.append(path)
+    for name in RECIPES:
+        file = root / "results" / f"{name}.json"
+        if RECIPES[name].curves and file.exists():
+            picture = root / "docs" / "images" / _curves_file(RECIPES[name])
+            draw_recipe_curves(RECIPES[name], read_json(file), picture)
+            changed.append(picture)
     return changed
 
 
