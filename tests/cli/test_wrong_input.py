@@ -123,7 +123,7 @@ CASES = [
     (TRAIN + "--omega-max inf", "omega_max must be"),
     (TRAIN + "--base 0.5", "base must be at least 2π/omega_max = 1, not 0.5"),
     (TRAIN + "--base inf", "base must be"),
-    (TRAIN + "--model mapem --attend x", "attend must be one of os, s, o, not 'x'"),
+    (TRAIN + "--model mapem --attend x", "'os', 's', 'o'"),
     (TRAIN + "--model mapem --origin-std 0", "origin_std must be above 0, not 0"),
     (TRAIN + "--model rope --rope-base 1", "rope_base must be above 1, not 1"),
     # the training
@@ -144,6 +144,12 @@ CASES = [
     (TRAIN + "--log-every 0", "log_every must be at least 1, not 0"),
     (TRAIN + "--eval-every 0", "eval_every must be at least 1, not 0"),
     (TRAIN + "--checkpoint-every 0", "checkpoint_every must be at least 1, not 0"),
+    # what it is computed on
+    (TRAIN + "--accumulate 0", "accumulate must be at least 1, not 0"),
+    (TRAIN + "--accumulate 3", "choose a --batch-size that 3 divides"),
+    (TRAIN + "--device tpu", "'auto', 'cpu', 'cuda', 'mps'"),
+    (TRAIN + "--precision float16", "'float32', 'bfloat16'"),
+    (TRAIN + "--track nonsense", "There is no tracker 'nonsense'; choose among "),
     # the other commands
     ("show navigation --seed -1", "seed must not be negative, but is -1"),
     ("demo --scale smoke --seed -1", "seed must not be negative, but is -1"),

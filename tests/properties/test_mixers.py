@@ -154,7 +154,7 @@ def test_fast_path_equals_the_reference(case: Case, rows: tuple[str, ...]):
 @pytest.mark.parametrize("row", ["AAAAA", "AA.BB"], ids=["plain", "mixed"])
 @each
 def test_gradients_are_those_of_finite_differences(case: Case, row: str):
-    layer = case.build(d_model=12, n_layers=1, mlp_ratio=1).layers[0]
+    layer = case.build(n_layers=1, mlp_ratio=1).layers[0]
     layout = Layout([row])
     names, values = zip(*((n, p.detach()) for n, p in layer.named_parameters() if p.requires_grad))
 
@@ -163,7 +163,7 @@ def test_gradients_are_those_of_finite_differences(case: Case, row: str):
         out, _, _ = torch.func.functional_call(layer, dict(zip(names, parameters)), (x, None, None, context))
         return out[layout.padding_mask]
 
-    inputs = [torch.randn(*layout.tokens.shape, 12, dtype=torch.float64), *values]
+    inputs = [torch.randn(*layout.tokens.shape, 16, dtype=torch.float64), *values]
     inputs = [t.clone().requires_grad_() for t in inputs]
     assert torch.autograd.gradcheck(run, inputs, atol=1e-9, rtol=1e-6, fast_mode=True)
 

@@ -92,6 +92,23 @@ def test_mapem_whose_places_are_all_alike_is_nope(rows: tuple[str, ...], self_ke
     assert_same(logits_of(mapem, rows), logits_of(nope, rows))
 
 
+@BOTH_KEYS
+@BOTH_CONTEXTS
+@pytest.mark.parametrize(("name", "sign"), [("mapem", 1), ("mapwm", -1)])
+def test_rotations_of_the_plane_commute(name: str, sign: int, rows: tuple[str, ...], self_key: bool):
+    """With block 2, `mapem-nc` is `mapem`, and `mapwm-nc` is `mapwm` with every movement negated."""
+    plane = Case(name, {"rank": 3, "self_key": self_key}).build()
+    products = Case(f"{name}-nc", {"rank": 3, "block": 2, "self_key": self_key}).build(seed=1)
+    weights = plane.state_dict()
+    for key in weights:
+        if key.endswith(("w_out", "omega")):
+            weights[key] = weights[key].unsqueeze(-2)  # one generator
+        elif key.endswith("w_in"):
+            weights[key] = sign * weights[key]
+    products.load_state_dict(weights)
+    assert_same(logits_of(products, rows), logits_of(plane, rows))
+
+
 @pytest.mark.parametrize("options", [{}, {"origins": "shared", "project_position": True}], ids=["two-origins", "one"])
 def test_mapem_compares_two_origins_carried_along_the_path(options: dict[str, bool]):
     """A_P = (C R(θ_t) q₀ᵖ)·(C R(θ_s) k₀ᵖ)/√D, and with C = 1 depends on θ_t − θ_s alone."""

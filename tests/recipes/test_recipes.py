@@ -224,6 +224,7 @@ def a_record(*runs):
                 "versions": {"torch": "2"},
                 "hardware": {"threads": 1},
                 "command": "mapformers reproduce mini",
+                "curve": [{"sequences": 8, "accuracy": iid / 2}, {"sequences": 1600, "accuracy": iid}],
             }
             for row, seed, iid, dense in runs
         ],
@@ -260,7 +261,7 @@ def test_markdown_in_the_order_of_the_recipe(mini):
 def test_the_results_page_has_every_seed_and_where_it_comes_from(mini, tmp_path):
     (tmp_path / "mini.json").write_text(json.dumps(RECORD))
     page = report.results_page(tmp_path)
-    assert "| MapWM | 1D | 1 | 0.7500 | 0.2500 |" in page
+    assert "| MapWM | 1D | 1 | 0.7500 | 0.2500 | 0.7500 | – |" in page
     assert "mapformers reproduce mini" in page and "torch 2" in page
     assert "table2" not in page  # it has no results here
 

@@ -8,7 +8,6 @@ import shutil
 from dataclasses import replace
 
 import pytest
-import safetensors.torch
 import torch
 from rich.console import Console
 
@@ -21,13 +20,13 @@ from mapformers.training.config import TrainConfig
 from mapformers.training.loop import Trainer, resume, train
 from mapformers.training.progress import TrainingProgress
 from mapformers.training.run import RunConfig, RunFolder
+from runs import assert_same_run, metrics, quiet, weights
 
 TRAIN = TrainConfig(
     sequences=48, batch_size=4, warmup_steps=2, log_every=1, eval_every=4, eval_sequences=8, final_sequences=8,
     checkpoint_every=5,
 )  # fmt: skip
 STEPS = 12
-TIMES = {"sequences_per_second"}  # the fields that may differ between two runs of one config
 
 
 def tiny(seed=0, model="mapwm", **train_settings):
@@ -36,32 +35,9 @@ def tiny(seed=0, model="mapwm", **train_settings):
     return RunConfig("navigation", settings, decoder, replace(TRAIN, **train_settings), seed)
 
 
-def quiet():
-    return Console(file=io.StringIO())
-
-
-def final_weights(folder):
-    return safetensors.torch.load_file(folder / f"checkpoints/step-{STEPS:08d}/weights.safetensors")
-
-
-def metrics(folder):
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k not in TIMES} for line in lines]
-
-
 def tree(folder):
     """Every file of a folder with its content."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def assert_same_run(one, other):
-    weights, others = final_weights(one), final_weights(other)
-    assert weights.keys() == others.keys()
-    for name, tensor in weights.items():
-        assert torch.equal(tensor, others[name]), name
-    assert metrics(one) == metrics(other)
-    results = [json.loads((folder / "result.json").read_text()) for folder in (one, other)]
-    assert results[0]["splits"] == results[1]["splits"]
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +49,12 @@ def finished(tmp_path_factory):
 
 
 def test_the_run_folder(finished):
-    assert {path.name for path in finished.iterdir()} == {"config.json", "metrics.jsonl", "result.json", "checkpoints"}
+    names = {"config.json", "metrics.jsonl", "result.json", "checkpoints", ".lock"}
+    assert {path.name for path in finished.iterdir()} == names
+    assert (finished / ".lock").read_bytes() == b""
     assert {path.name for path in (finished / "checkpoints").iterdir()} == {"step-00000010", "step-00000012"}
-    assert {path.suffix for path in finished.rglob("*") if path.is_file()} == {".json", ".jsonl", ".safetensors"}
+    kinds = {path.suffix for path in finished.rglob("*") if path.is_file() and path.name != ".lock"}
+    assert kinds == {".json", ".jsonl", ".safetensors"}
 
 
 def test_the_config_of_a_run_is_read_back_as_it_was(finished):
@@ -133,16 +112,16 @@ def test_training_twice_with_one_seed_gives_identical_weights(finished, tmp_path
 def test_another_seed_gives_other_weights_from_the_start(finished, tmp_path):
     train(tiny(seed=1), tmp_path / "other", quiet())
     assert metrics(tmp_path / "other")[0]["loss"] != metrics(finished)[0]["loss"]
-    weights, others = final_weights(finished), final_weights(tmp_path / "other")
-    assert all(not torch.equal(weights[name], others[name]) for name in ("embedding.weight", "head.weight"))
+    ours, others = weights(finished), weights(tmp_path / "other")
+    assert all(not torch.equal(ours[name], others[name]) for name in ("embedding.weight", "head.weight"))
 
 
 def test_training_never_sees_a_sequence_twice_and_is_measured_on_others(tmp_path, monkeypatch):
     trainer = Trainer(tiny(), RunFolder.create(tmp_path, tiny()), quiet())
     original, drawn = trainer.task.sample, {4: [], 8: []}
 
-    def sample(split, batch_size, stream):
-        batch = original(split, batch_size, stream)
+    def sample(split, batch_size, stream, **part):
+        batch = original(split, batch_size, stream, **part)
         if batch_size in drawn:  # 4 to train on, 8 to measure
             drawn[batch_size].append([tuple(row) for row in batch.tokens.tolist()])
         return batch
@@ -225,8 +204,8 @@ def test_resume_passes_over_a_damaged_checkpoint_and_says_so(finished, tmp_path)
     folder, console = tmp_path / "run", quiet()
     shutil.copytree(finished, folder)
     damaged = folder / "checkpoints/step-00000012"
-    weights = (damaged / "weights.safetensors").read_bytes()
-    (damaged / "weights.safetensors").write_bytes(weights[:-1])
+    whole = (damaged / "weights.safetensors").read_bytes()
+    (damaged / "weights.safetensors").write_bytes(whole[:-1])
     resume(folder, console)
     assert f"{damaged} is damaged" in console.file.getvalue()
     assert_same_run(folder, finished)
@@ -256,9 +235,9 @@ def norms_at_update(monkeypatch, trainer):
     """The gradient norm that the optimiser gets to see, step by step."""
     original, norms = trainer.optimizer.step, []
 
-    def step():
+    def step(*args):
         norms.append(math.sqrt(sum(float(p.grad.square().sum()) for p in trainer.model.parameters())))
-        original()
+        original(*args)
 
     monkeypatch.setattr(trainer.optimizer, "step", step)
     return norms
@@ -294,9 +273,9 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(tmp_path):
     console = quiet()
     train(tiny(), tmp_path / "run", console, title="mine")
     written = console.file.getvalue()
-    assert re.fullmatch(r"mine: step 12/12, loss \d\.\d{3}, accuracy \d\.\d{3}, \d+ seq/s, 0:00 left\n", written), (
-        written
-    )
+    where = r"Training on cpu, \d+ threads?, float32\.\n"
+    line = r"mine: step 12/12, loss \d\.\d{3}, accuracy \d\.\d{3}, \d+ seq/s, 0:00 left\n"
+    assert re.fullmatch(where + line, written), written
 
 
 def test_progress_is_a_bar_on_a_terminal(tmp_path):

@@ -1,6 +1,7 @@
 """`mapformers COMMAND`: find the command, run it, and turn wrong input into one sentence and exit code 2."""
 
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -61,4 +62,9 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def entry() -> None:
     """The console script."""
-    sys.exit(main())
+    code = main()
+    if "RANK" in os.environ:  # one of several processes: a thread of gloo may outlive the interpreter and abort it
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

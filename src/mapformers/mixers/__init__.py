@@ -1,6 +1,6 @@
 """Token mixers, one file per row of the paper. Importing a file registers its layer; this is the list."""
 
-from mapformers.mixers import mapem, mapwm, nope, rope
+from mapformers.mixers import mapem, mapem_nc, mapwm, mapwm_nc, nope, rope
 from mapformers.mixers.context import Context, Past
 from mapformers.mixers.layer import LAYERS, Block, LayerEntry, LayerShape, register_layer
 
@@ -12,7 +12,9 @@ __all__ = [
     "LayerShape",
     "Past",
     "mapem",
+    "mapem_nc",
     "mapwm",
+    "mapwm_nc",
     "nope",
     "register_layer",
     "rope",

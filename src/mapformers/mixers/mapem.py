@@ -1,133 +1,31 @@
 """`mapem`: the MapFormer of episodic memory, absolute position in a population of its own (sec. 3.2, A.4, A.7)."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mapformers import lie
-from mapformers.errors import require
-from mapformers.mixers.attention import Heads, attend, masked_softmax, remember
-from mapformers.mixers.conjunctive_attention import conjunctive_attention
-from mapformers.mixers.context import Context
+from mapformers.mixers.episodic import EpisodicAttention, EpisodicOptions
 from mapformers.mixers.layer import Block, LayerShape, register_layer
 from mapformers.mixers.nope import NoPE
 from mapformers.mixers.path_integrator import MapOptions, PathIntegrator
 
-Attend = Literal["os", "s", "o"]
-Origins = Literal["equal", "independent", "shared"]
-
 
 @dataclass(frozen=True)
-class MapEMOptions(MapOptions):
-    attend: Attend = "os"
-    """What is compared: observation and structure (os), structure alone (s), observation alone (o)."""
-    origins: Origins = "equal"
-    """q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7)."""
-    origin_std: float | None = None
-    """Spread of the origins at the start (None: 0.4 with os, 0.8 with s)."""
-    qk_scale: float = 0.5
-    """W_q and W_k at the start, over N(0, 1/n_in)."""
-    project_position: bool = False
-    """A learned projection C of the position before it is compared (eq. EM_SSM)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, allowed in (("attend", get_args(Attend)), ("origins", get_args(Origins))):
-            value = getattr(self, name)
-            require(value in allowed, f"{name} must be one of {', '.join(allowed)}, not {value!r}.")
-        for name in ("origin_std", "qk_scale"):
-            value = getattr(self, name)
-            require(value is None or value > 0, f"{name} must be above 0, not {value}.")
-
-    @property
-    def spread(self) -> float:
-        """Structure alone must be sharp by itself; in a product the other factor sharpens it (docs/fidelity.md)."""
-        return self.origin_std or (0.8 if self.attend == "s" else 0.4)
+class MapEMOptions(EpisodicOptions, MapOptions):
+    pass
 
 
-class EpisodicMemory(NamedTuple):
-    places: Tensor  # (B, H, S, D) where it was seen
-    values: Tensor  # (B, H, S, D)
-    coordinate: Tensor  # (B, H, r) float64: where we are
-    keys: Tensor | None = None  # (B, H, S, D) what was seen; not kept by `s`, which does not ask
+class MapEM(EpisodicAttention):
+    """Its places are q_p = R(θ_t) q₀ᵖ and k_p = R(θ_t) k₀ᵖ."""
 
+    options: MapEMOptions
 
-class MapEM(nn.Module):
-    """softmax(A_X ⊙ A_P) v: A_X compares what was seen, A_P where, and their product asks for both (eq. absolute_pe).
+    def build_path(self, shape: LayerShape) -> PathIntegrator:
+        return PathIntegrator(shape, self.options)
 
-    A_X = q kᵀ/√D and A_P = q_p k_pᵀ/√D with q_p = R(θ_t) q₀ᵖ and k_p = R(θ_t) k₀ᵖ: an origin carried along the path.
-    ``attend="s"`` is softmax(A_P) v, which fused attention computes.
-
-    The two origins start equal, so that from the first step on a place is compared in phase with itself; W_q and W_k
-    start larger than elsewhere, because each factor of the product scales the gradient of the other.
-    """
-
-    no_decay = {"query_origin", "key_origin"}
-
-    def __init__(self, shape: LayerShape, options: MapEMOptions):
-        super().__init__()
-        self.options = options
-        self.heads = Heads(shape, parts=3 if options.attend == "os" else 1, qk_scale=options.qk_scale)
-        self.path = PathIntegrator(shape, options)
-        size = (shape.n_heads, shape.head_dim)
-        start = torch.randn(size) * options.spread
-        self.query_origin = nn.Parameter(start)
-        self.key_origin = None if options.origins == "shared" else nn.Parameter(start.clone())
-        if self.key_origin is not None and options.origins == "independent":
-            nn.init.normal_(self.key_origin, std=options.spread)
-        self.projection = (
-            nn.Parameter(torch.eye(shape.head_dim).repeat(shape.n_heads, 1, 1)) if options.project_position else None
-        )
-
-    def places(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """q_p and k_p of (B, H, L, D): C R(θ_t) applied to the two origins."""
-        origins = [self.query_origin] if self.key_origin is None else [self.query_origin, self.key_origin]
-        places = lie.rotate(theta, *(origin.unsqueeze(1) for origin in origins))
-        if self.projection is not None:
-            places = tuple(torch.einsum("hij,bhlj->bhli", self.projection, place) for place in places)
-        return places[0], places[-1]
-
-    def forward(self, x: Tensor, state: EpisodicMemory | None, context: Context) -> tuple[Tensor, EpisodicMemory]:
-        theta, reached = self.path(x, None if state is None else state.coordinate, context)
-        *qk, v = self.heads.split(x)
-        q_place, k_place = (place.to(v.dtype) for place in self.places(theta))
-        if self.options.attend == "s":
-            memory = EpisodicMemory(**remember(state, places=k_place, values=v), coordinate=reached)
-            return self.heads.merge(attend(q_place, memory.places, memory.values, context, self.options)), memory
-        q, k = qk
-        memory = EpisodicMemory(**remember(state, places=k_place, values=v, keys=k), coordinate=reached)
-        return self.heads.merge(self._attend_both(q, q_place, memory, context)), memory
-
-    def _attend_both(self, q: Tensor, q_place: Tensor, memory: EpisodicMemory, context: Context) -> Tensor:
-        assert memory.keys is not None
-        scale = 1 / (self.heads.head_dim * self.options.attn_temperature)
-        if context.recording is not None:
-            self._look(q, q_place, memory, context)
-        return conjunctive_attention(
-            q, memory.keys, q_place, memory.places, memory.values, scale, context, self.options.self_key
-        )
-
-    def _look(self, q: Tensor, q_place: Tensor, memory: EpisodicMemory, context: Context) -> None:
-        """Both attentions and their product as matrices, for whoever looks inside."""
-        assert memory.keys is not None
-        scale = self.heads.head_dim**-0.5
-        a_x = q @ memory.keys.mT * scale
-        a_p = q_place @ memory.places.mT * scale
-        weights = masked_softmax(a_x * a_p / self.options.attn_temperature, context, self.options)
-        context.note(values=memory.values[:, :, context.past.length :], attention=weights, attn_x=a_x, attn_p=a_p)
-
-    def reference(self, x: Tensor, context: Context) -> Tensor:
-        """The conjunctive code itself: queries and keys are vec(q ⊗ p) in D² dimensions (sec. 3.2)."""
-        theta, _ = self.path(x, None, context)
-        q, k = self.places(theta)
-        *qk, v = self.heads.split(x)
-        if self.options.attend == "os":
-            q, k = (torch.einsum("bhli,bhlj->bhlij", what, where).flatten(-2) for what, where in zip(qk, (q, k)))
-        # 1/√D for each factor, which is 1/√(D²) for the conjunction.
-        logits = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 / self.options.attn_temperature
-        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+    def carry(self, rotations: Tensor, *origins: Tensor) -> tuple[Tensor, ...]:
+        return lie.rotate(rotations, *origins)
 
 
 def build(shape: LayerShape, options: MapEMOptions) -> Block:

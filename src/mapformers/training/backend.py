@@ -2,6 +2,8 @@
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.tracking import get_available_trackers
-from accelerate.utils import DynamoBackend, LoggerType, ProjectConfiguration
+from accelerate.utils import DynamoBackend, GradientAccumulationPlugin, LoggerType, ProjectConfiguration
 
 from mapformers.errors import UserError, require
 
@@ -20,7 +22,10 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Backend:
-    """How a run is computed. None of it changes what is asked of the model, only speed, memory and rounding."""
+    """How a run is computed. None of it changes what is asked of the model, only speed, memory and rounding.
+
+    One exception: while the path is held still (``driftless_steps``), its mean is taken over each part of the batch.
+    """
 
     device: Device = "auto"
     """Where to train (auto: an accelerator if there is one)."""
@@ -53,7 +58,7 @@ class Backend:
             accelerator = Accelerator(
                 cpu=self.device == "cpu" or not torch.accelerator.is_available(),
                 mixed_precision="bf16" if self.precision == "bfloat16" else "no",
-                gradient_accumulation_steps=self.accumulate,
+                gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=self.accumulate),
                 dynamo_backend=DynamoBackend.INDUCTOR if self.compile else DynamoBackend.NO,
                 log_with=list(self.track) or None,
                 project_config=ProjectConfiguration(project_dir=str(folder), logging_dir=str(folder / "tracking")),
@@ -87,9 +92,15 @@ def describe(accelerator: Accelerator, backend: Backend) -> dict[str, Any]:
     }
 
 
-def start_tracking(accelerator: Accelerator, config: dict[str, Any], step: int) -> None:
-    """Open the trackers; what tensorboard has beyond the step a run goes on from is dropped."""
+@contextmanager
+def tracking(accelerator: Accelerator, config: dict[str, Any], step: int) -> Iterator[None]:
+    """Trackers, closed whatever happens; what tensorboard has beyond the step a run goes on from is dropped."""
     if accelerator.log_with:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the trackers' own libraries
             accelerator.init_trackers("mapformers", config, {"tensorboard": {"purge_step": step + 1}})
+    try:
+        yield
+    finally:
+        for tracker in accelerator.trackers:
+            tracker.finish()

@@ -33,12 +33,12 @@ def save(folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optim
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     write_json(part / MANIFEST, {"step": step, "sha256": sums, **extra})
     if target.exists():
-        shutil.rmtree(target)
+        _remove(target)
     part.replace(target)
     flush_folder(folder)
-    earlier = [path for path in _steps(folder) if path.name < target.name]
+    earlier = [path for path in _steps(folder) if path.name < target.name]  # a newer one can only be damaged
     for old in earlier[: -(KEPT - 1)]:
-        shutil.rmtree(old)
+        _remove(old)
     return target
 
 
@@ -58,13 +58,28 @@ def is_whole(folder: Path, step: int) -> bool:
     return _fault(_path(folder, step)) is None
 
 
-def set_damaged_aside(folder: Path) -> None:
-    """Rename checkpoints that are not whole, so that they neither count nor get in the way."""
+def tidy(folder: Path) -> None:
+    """Leave what a killed process should have left: no half-made or half-removed folders, and the newest whole ones.
+
+    Checkpoints that are not whole are renamed, so that they neither count nor get in the way.
+    """
+    for leftover in folder.glob(".step-*"):
+        shutil.rmtree(leftover)
     for path in _steps(folder):
         if _fault(path) is not None:
             aside = path.with_name(f"damaged-{path.name}")
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
+    for old in _steps(folder)[:-KEPT]:
+        _remove(old)
+
+
+def _remove(path: Path) -> None:
+    """First out of sight by one rename, so that no half-removed checkpoint can be taken for a damaged one."""
+    gone = path.with_name(f".{path.name}.old")
+    shutil.rmtree(gone, ignore_errors=True)
+    path.replace(gone)
+    shutil.rmtree(gone)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:

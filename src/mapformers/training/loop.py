@@ -21,7 +21,7 @@ from mapformers.evaluation import evaluate
 from mapformers.seeding import generator
 from mapformers.tasks import Batch, Metric
 from mapformers.training import checkpoint
-from mapformers.training.backend import describe, is_main_process, start_tracking
+from mapformers.training.backend import describe, is_main_process, tracking
 from mapformers.training.files import write_json
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
 from mapformers.training.progress import TrainingProgress
@@ -72,7 +72,7 @@ class Trainer:
             self.step, self.seconds = facts["step"], facts["seconds"]
         self.accelerator.wait_for_everyone()
         if self.is_main:
-            checkpoint.set_damaged_aside(self.folder.checkpoints)
+            checkpoint.tidy(self.folder.checkpoints)
             self.folder.keep_metrics_up_to(self.step)
 
     def run(self) -> dict[str, Any]:
@@ -84,8 +84,8 @@ class Trainer:
         train = self.config.train
         self.started = time.monotonic() - self.seconds
         hardware = describe(self.accelerator, self.config.backend)
-        start_tracking(self.accelerator, {"title": self.title, "seed": self.config.seed}, self.step)
         with (
+            tracking(self.accelerator, {"title": self.title, "seed": self.config.seed}, self.step),
             interruptible() as asked_to_stop,
             self._progress() as progress,
         ):
@@ -102,14 +102,14 @@ class Trainer:
         if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
             self._save()
         result = [self._measure(hardware) if self.is_main else {}]
-        for tracker in self.accelerator.trackers:
-            tracker.finish()
         if self.accelerator.num_processes > 1:
             broadcast_object_list(result)
         return result[0]
 
     def _measure(self, hardware: dict[str, Any]) -> dict[str, Any]:
         train = self.config.train
+        if self.config.backend.precision != "float32":  # `mapformers eval` and others read the weights as float32
+            self.accelerator.unwrap_model(self.parallel, keep_fp32_wrapper=False)
         result = {
             "splits": measure_splits(self.model, self.config, n_sequences=train.final_sequences),
             "steps": self.step,
@@ -138,7 +138,7 @@ class Trainer:
         for batch, share in self._parts_of_batch():
             with self.accelerator.accumulate(self.parallel):
                 logits = self.parallel(batch.tokens)
-                part = self.task.loss(logits, batch) * share
+                part = self.task.loss(logits, batch) * share if share else 0.0 * logits.sum()
                 self.accelerator.backward(part)
                 loss += part.item()
                 if logged:
@@ -153,7 +153,7 @@ class Trainer:
         if self.step % train.eval_every == 0 or self.step == train.steps:
             self._evaluate()
 
-    def _parts_of_batch(self) -> Iterator[tuple[Batch, float | torch.Tensor]]:
+    def _parts_of_batch(self) -> Iterator[tuple[Batch, float]]:
         """This process's parts of the batch, each with its share: how many of the targets are in it, 1 on average.
 
         The mean over parts of loss × share is then the mean over all targets, however they are distributed.
@@ -170,7 +170,7 @@ class Trainer:
         counts = [batch.loss_mask.sum() for batch in batches]
         total = self.accelerator.reduce(torch.stack(counts).sum().to(self.accelerator.device)).item()
         for batch, count in zip(batches, counts):
-            yield batch.to(self.accelerator.device), count.item() * self.parts / total
+            yield batch.to(self.accelerator.device), count.item() * self.parts / max(1, total)
 
     def _require_finite(self, value: float, name: str) -> None:
         """Stop before an update that would spoil the weights."""
@@ -264,21 +264,22 @@ def _plain(metric: Metric) -> dict[str, Any]:
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Within it the first Ctrl-C or SIGTERM is only noted, so that the loop stops between two steps.
 
-    The second one interrupts. SIGTERM is what a scheduler sends before it takes the machine away.
+    A second Ctrl-C interrupts. SIGTERM is what a scheduler sends before it takes the machine away; it may come twice,
+    from `torchrun` too.
     """
-    pressed: list[bool] = []
+    received: list[int] = []
 
     def note(signum: int, frame: FrameType | None) -> None:
-        if pressed:
+        if signum == signal.SIGINT and signal.SIGINT in received:
             raise KeyboardInterrupt
-        pressed.append(True)
+        received.append(signum)
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(pressed)
+        yield lambda: bool(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -96,6 +96,8 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Keep other runs out of the folder; the system lets go of it when the process ends, however it ends."""
         lock = FileLock(self.path / ".lock", blocking=False)
+        is_file = self.path.exists() and not self.path.is_dir()
+        require(not is_file, f"Cannot write to {self.path}: not a directory; choose another folder.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock.acquire()
