@@ -51,6 +51,22 @@ def test_gradients_of_vectors_and_of_the_angle_they_share(shapes):
         assert_same(ours, theirs)
 
 
+def test_carried_origins_have_the_product_of_the_origins_carried_along():
+    theta = torch.randn(2, 3, 5, 4, dtype=F64, requires_grad=True)
+    origins = [torch.randn(3, 1, 8, dtype=F64, requires_grad=True) for _ in range(2)]
+    query, key = lie.carried_origins(theta, *origins)
+    carried = lie.rotate(theta, *origins)
+    assert_same(query @ key.mT, carried[0] @ carried[1].mT)
+    weight = torch.randn(2, 3, 5, 5, dtype=F64)
+    gradients = [
+        torch.autograd.grad((q @ k.mT), (theta, *origins), weight, retain_graph=True)
+        for q, k in ((query, key), carried)
+    ]
+    for ours, theirs in zip(*gradients):
+        assert_same(ours, theirs)
+    assert torch.autograd.gradcheck(lie.carried_origins, (theta, *origins), fast_mode=True)
+
+
 def test_rotate_keeps_the_dtype_of_each_vector_and_turns_it_in_that_of_the_angle():
     x, theta = torch.randn(64, 8), 3 * torch.randn(64, 4)
     half = lie.rotate(theta, x.bfloat16())[0]

@@ -31,6 +31,7 @@ class Size:
     batch_size: int
     length: int
     vocab_size: int = 21
+    repeats: int = 20
 
     @property
     def title(self) -> str:
@@ -40,9 +41,9 @@ class Size:
 
 
 SIZES = {
-    "smoke": Size("smoke", 1, 32, 1, 4, 32),
+    "smoke": Size("smoke", 1, 32, 1, 4, 32, repeats=2),
     "navigation": Size("navigation", 1, 64, 1, 128, 256),
-    "speed": Size("speed", 12, 768, 12, 4, 256),
+    "speed": Size("speed", 12, 768, 12, 4, 256, repeats=5),
 }
 
 
@@ -123,10 +124,10 @@ def work(model: nn.Module, size: Size) -> float:
     return 6.0 * (weights + attention) * size.batch_size * size.length
 
 
-def throughput(size: Size, repeats: int = 10, memory: bool = True) -> list[Timing]:
+def throughput(size: Size, repeats: int | None = None, memory: bool = True) -> list[Timing]:
     """Time all rows turn by turn; then the peak memory of each, in a process of its own."""
     labels = [*rows(), *([PEER] if has_peer() else [])]
-    median = interleaved_medians({row: training_step(row, size) for row in labels}, repeats)
+    median = interleaved_medians({row: training_step(row, size) for row in labels}, repeats or size.repeats)
     peak = matmul_peak()
     operations = work(own_model("rope", size), size)
     tokens = size.batch_size * size.length

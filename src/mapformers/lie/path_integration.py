@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+ANGLES_TOGETHER = 2**17  # a megabyte of float64, which stays in the cache
+
 
 def integrate(
     delta: Tensor, *, initial: Tensor | None = None, mask: Tensor | None = None, reset: Tensor | None = None
@@ -64,7 +66,7 @@ def wrap(theta: Tensor) -> Tensor:
 
 
 class _Angles(torch.autograd.Function):
-    """wrap(rate·coordinate) with one float64 tensor of the angles' size, in place, where autograd would make six.
+    """wrap(rate·coordinate), a few sequences at a time in place, where autograd would make six float64 tensors of all.
 
     Only the angle needs float64: its gradient is summed in the precision in which it arrives.
     """
@@ -72,8 +74,13 @@ class _Angles(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, coordinate: Tensor, rate: Tensor, dtype: torch.dtype) -> Tensor:
         ctx.save_for_backward(coordinate, rate)
-        turns = torch.einsum("blhr,hrn->bhln", coordinate, rate / (2 * math.pi))
-        return turns.sub_(turns.round()).mul_(2 * math.pi).to(dtype)
+        batch, length, heads, _ = coordinate.shape
+        theta = coordinate.new_empty(batch, heads, length, rate.shape[-1], dtype=dtype)
+        together = max(1, ANGLES_TOGETHER // theta[0].numel()) if coordinate.device.type == "cpu" else batch
+        for here, place in zip(theta.split(together), coordinate.split(together)):
+            turns = torch.einsum("blhr,hrn->bhln", place, rate / (2 * math.pi))
+            here.copy_(turns.sub_(turns.round()).mul_(2 * math.pi))
+        return theta
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:

@@ -58,6 +58,46 @@ def _along_turn(grad: Tensor, turned: Tensor, like: Tensor) -> Tensor:
     return torch.addcmul(g_second * first, g_first, second, value=-1).sum_to_size(like.shape)
 
 
+def carried_origins(theta: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Two vectors per token whose product is that of two fixed ones carried along the path, ⟨R_t q₀, R_s k₀⟩.
+
+    Pair by pair that is (α cos θ_t + β sin θ_t) cos θ_s + (α sin θ_t − β cos θ_t) sin θ_s with α = q₁k₁ + q₂k₂ and
+    β = q₁k₂ − q₂k₁: both origins can be the query's business, and the key is the pure phase (cos θ_s, sin θ_s).
+    ``theta`` (B, H, L, d/2), ``query`` and ``key`` (H, 1, d); returns two of (B, H, L, d).
+    """
+    (q_first, q_second), (k_first, k_second) = query.chunk(2, dim=-1), key.chunk(2, dim=-1)
+    alpha, beta = q_first * k_first + q_second * k_second, q_first * k_second - q_second * k_first
+    if torch.compiler.is_compiling():  # a compiler fuses what is written out
+        return _phases(theta.cos(), theta.sin(), alpha, beta)
+    return _CarriedOrigins.apply(theta, alpha, beta)
+
+
+def _phases(cos: Tensor, sin: Tensor, alpha: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    query = torch.addcmul(alpha * cos, beta, sin), torch.addcmul(alpha * sin, beta, cos, value=-1)
+    return torch.cat(query, dim=-1), torch.cat((cos, sin), dim=-1)
+
+
+class _CarriedOrigins(torch.autograd.Function):
+    """Half of the tensors that autograd would make, all but two of them of half the size."""
+
+    @staticmethod
+    def forward(ctx: Any, theta: Tensor, alpha: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = theta.cos(), theta.sin()
+        ctx.save_for_backward(cos, sin, alpha, beta)
+        return _phases(cos, sin, alpha, beta)
+
+    @staticmethod
+    def backward(ctx: Any, d_query: Tensor, d_key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        cos, sin, alpha, beta = ctx.saved_tensors
+        (first, second), (d_cos, d_sin) = d_query.chunk(2, dim=-1), d_key.chunk(2, dim=-1)
+        d_cos = torch.addcmul(d_cos, alpha, first).addcmul_(beta, second, value=-1)
+        d_sin = torch.addcmul(d_sin, beta, first).addcmul_(alpha, second)
+        d_theta = d_sin.mul_(cos).addcmul_(d_cos, sin, value=-1)
+        d_alpha = torch.addcmul(first * cos, second, sin).sum_to_size(alpha.shape)
+        d_beta = torch.addcmul(first * sin, second, cos, value=-1).sum_to_size(beta.shape)
+        return d_theta, d_alpha, d_beta
+
+
 def rotation_matrix(theta: Tensor) -> Tensor:
     """The explicit (..., d, d) matrix of :func:`rotate` for angles (..., d/2): the plain reference."""
     cos, sin = torch.diag_embed(theta.cos()), torch.diag_embed(theta.sin())

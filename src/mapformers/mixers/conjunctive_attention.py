@@ -56,14 +56,16 @@ def _tiles(like: Tensor, documents: Tensor | None, real: Tensor | None, start: i
             yield _Tile(heads, rows, keys, hidden)
 
 
-def _weights(tile: _Tile, q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A_X and A_P of a tile as they are multiplied, and the attention weights; logits in float32 or better."""
+def _factors(q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor) -> tuple[Tensor, Tensor]:
+    """A_X and A_P of a tile as they are multiplied, in float32 or better."""
     wide = torch.promote_types(q.dtype, torch.float32)
-    a_x = torch.bmm(q, k.mT).to(wide)
-    a_p = torch.bmm(q_place, k_place.mT).to(wide)
-    logits = a_x * a_p
+    return torch.bmm(q, k.mT).to(wide), torch.bmm(q_place, k_place.mT).to(wide)
+
+
+def _weights(logits: Tensor, tile: _Tile) -> Tensor:
+    """The attention weights of a tile, from its logits, which are masked in place."""
     logits[:, :, logits.shape[-1] - tile.hidden.shape[-1] :].masked_fill_(tile.hidden, -math.inf)
-    return a_x, a_p, logits.softmax(dim=-1)
+    return logits.softmax(dim=-1)
 
 
 @torch.library.custom_op("mapformers::conjunctive_attention", mutates_args=())
@@ -83,7 +85,8 @@ def _attend(
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     for tile in _tiles(q, documents, real, start, self_key):
         here, there = (tile.heads, tile.rows), (tile.heads, tile.keys)
-        weights = _weights(tile, q[here] * scale, k[there], q_place[here], k_place[there])[-1]
+        a_x, a_p = _factors(q[here] * scale, k[there], q_place[here], k_place[there])
+        weights = _weights(a_x.mul_(a_p), tile)
         out[here] = torch.bmm(weights.to(v.dtype), v[there])
     return out
 
@@ -112,7 +115,8 @@ def _attend_backward(
     for tile in _tiles(q, documents, real, start, self_key):
         here, there = (tile.heads, tile.rows), (tile.heads, tile.keys)
         q_here, place_here, grad_here = q[here] * scale, q_place[here], grad[here]
-        a_x, a_p, weights = _weights(tile, q_here, k[there], place_here, k_place[there])
+        a_x, a_p = _factors(q_here, k[there], place_here, k_place[there])
+        weights = _weights(a_x * a_p, tile)
         inner = (grad_here * out[here]).sum(dim=-1, keepdim=True)
         d_logits = torch.bmm(grad_here, v[there].mT).to(weights.dtype).sub_(inner).mul_(weights)
         d_ax, d_ap = (a.mul_(d_logits).to(q.dtype) for a in (a_p, a_x))

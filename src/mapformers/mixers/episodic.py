@@ -128,7 +128,7 @@ class EpisodicAttention(nn.Module):
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """The conjunctive code itself: queries and keys are vec(q ⊗ p) in D² dimensions (sec. 3.2)."""
         rotations, _ = self.path(x, None, context)
-        q, k = self.places(rotations)
+        q, k = EpisodicAttention.places(self, rotations)
         *qk, v = self.heads.split(x)
         if self.options.attend == "os":
             q, k = (torch.einsum("bhli,bhlj->bhlij", what, where).flatten(-2) for what, where in zip(qk, (q, k)))

@@ -27,6 +27,13 @@ class MapEM(EpisodicAttention):
     def carry(self, rotations: Tensor, *origins: Tensor) -> tuple[Tensor, ...]:
         return lie.rotate(rotations, *origins)
 
+    def places(self, rotations: Tensor) -> tuple[Tensor, Tensor]:
+        """Two vectors with the same product as q_p and k_p, at half the work, unless C comes between them."""
+        if self.projection is not None:
+            return super().places(rotations)
+        key_origin = self.query_origin if self.key_origin is None else self.key_origin
+        return lie.carried_origins(rotations, self.query_origin.unsqueeze(1), key_origin.unsqueeze(1))
+
 
 def build(shape: LayerShape, options: MapEMOptions) -> Block:
     """`o` has no position at all, so it is :class:`NoPE`: nothing is built that would never get a gradient."""

@@ -43,5 +43,4 @@ register_layer(
         {"block": 8, "attend": "s", "rank": 3},
         {"origins": "shared", "project_position": True, "attn_temperature": 0.5, "rank": 2},
     ),
-    benchmarked=({}, {"block": 8}),
 )

@@ -67,5 +67,4 @@ register_layer(
     options=RotationOptions,
     build=lambda shape, options: Block(shape, MapWMNC(shape, options)),
     variants=({}, {"block": 2, "self_key": False}, {"block": 8, "rank": 2, "attn_temperature": 0.5}),
-    benchmarked=({}, {"block": 8}),
 )
