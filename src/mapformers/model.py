@@ -36,7 +36,10 @@ class Decoder(nn.Module):
         shape = LayerShape(config.d_model, config.n_heads, config.head_size, config.mlp_ratio, len(config.layers))
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=EMBEDDING_STD)
-        self.layers = nn.ModuleList(LAYERS[layer.name].build(shape, layer.options) for layer in config.layers)
+        self.layers = nn.ModuleList(
+            LAYERS[layer.name].build(dataclasses.replace(shape, index=index), layer.options)
+            for index, layer in enumerate(config.layers)
+        )
         self.norm = RMSNorm(config.d_model)
         self.head = linear(config.d_model, config.vocab_size)
         with torch.no_grad():  # equal at the start, free afterwards: a copied token is at once a predicted one

@@ -85,6 +85,6 @@ def test_the_masked_half_is_skipped(monkeypatch):
     monkeypatch.setattr(blocked, "CPU_TILE", (4, 2**20))
     like = torch.empty(1, 64, SIZE)
     logits = sum(
-        (t.rows.stop - t.rows.start) * (t.keys.stop - t.keys.start) for t in blocked._tiles(like, None, None, 0, True)
+        (t.rows.stop - t.rows.start) * (t.keys.stop - t.keys.start) for t in blocked.tiles(like, None, None, 0, True)
     )
     assert 64 * 65 / 2 <= logits <= 0.55 * 64 * 64

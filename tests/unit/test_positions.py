@@ -109,6 +109,8 @@ NAMES = {
     ("mapem",): {"delta_in", "coordinate", "theta", "values", "attention", "attn_x", "attn_p"},
     ("mapem", "s"): {"delta_in", "coordinate", "theta", "values", "attention"},
     ("mapem", "o"): {"values", "attention"},
+    ("cope",): {"values", "attention", "attn_x", "attn_p"},
+    ("tape",): {"theta", "values", "attention"},
 }
 
 

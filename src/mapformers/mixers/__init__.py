@@ -1,6 +1,6 @@
 """Token mixers, one file per row of the paper. Importing a file registers its layer; this is the list."""
 
-from mapformers.mixers import mapem, mapem_nc, mapwm, mapwm_nc, nope, rope
+from mapformers.mixers import cope, mapem, mapem_nc, mapwm, mapwm_nc, nope, rope, tape
 from mapformers.mixers.context import Context, Past
 from mapformers.mixers.layer import LAYERS, Block, LayerEntry, LayerShape, register_layer
 
@@ -11,6 +11,7 @@ __all__ = [
     "LayerEntry",
     "LayerShape",
     "Past",
+    "cope",
     "mapem",
     "mapem_nc",
     "mapwm",
@@ -18,4 +19,5 @@ __all__ = [
     "nope",
     "register_layer",
     "rope",
+    "tape",
 ]

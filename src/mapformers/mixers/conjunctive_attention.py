@@ -32,14 +32,14 @@ def conjunctive_attention(
     return out.unflatten(0, q.shape[:2])
 
 
-class _Tile(NamedTuple):
+class Tile(NamedTuple):
     heads: slice
     rows: slice
     keys: slice  # those up to the last row
     hidden: Tensor  # (rows, columns) or (heads, rows, columns): what may not be seen of the last columns
 
 
-def _tiles(like: Tensor, documents: Tensor | None, real: Tensor | None, start: int, self_key: bool) -> Iterator[_Tile]:
+def tiles(like: Tensor, documents: Tensor | None, real: Tensor | None, start: int, self_key: bool) -> Iterator[Tile]:
     """All tiles, the last rows of some heads first: theirs is the tile that has every key."""
     n_heads, length, _ = like.shape
     n_rows, n_logits = CPU_TILE if like.device.type == "cpu" else DEVICE_TILE
@@ -53,7 +53,7 @@ def _tiles(like: Tensor, documents: Tensor | None, real: Tensor | None, start: i
             keys = slice(0, start + rows.stop)
             if documents is not None and real is not None:
                 hidden = ~visible_keys(rows, start, self_key, documents[heads], real[heads])
-            yield _Tile(heads, rows, keys, hidden)
+            yield Tile(heads, rows, keys, hidden)
 
 
 def _factors(q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,7 +62,7 @@ def _factors(q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor) -> tuple[Te
     return torch.bmm(q, k.mT).to(wide), torch.bmm(q_place, k_place.mT).to(wide)
 
 
-def _weights(logits: Tensor, tile: _Tile) -> Tensor:
+def _weights(logits: Tensor, tile: Tile) -> Tensor:
     """The attention weights of a tile, from its logits, which are masked in place."""
     logits[:, :, logits.shape[-1] - tile.hidden.shape[-1] :].masked_fill_(tile.hidden, -math.inf)
     return logits.softmax(dim=-1)
@@ -83,7 +83,7 @@ def _attend(
 ) -> Tensor:
     """Queries (N, L, D), keys and values (N, S + L, D), N = batch × heads; the query of row 0 is key number S."""
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
-    for tile in _tiles(q, documents, real, start, self_key):
+    for tile in tiles(q, documents, real, start, self_key):
         here, there = (tile.heads, tile.rows), (tile.heads, tile.keys)
         a_x, a_p = _factors(q[here] * scale, k[there], q_place[here], k_place[there])
         weights = _weights(a_x.mul_(a_p), tile)
@@ -112,7 +112,7 @@ def _attend_backward(
     """
     inputs = (q, k, q_place, k_place, v)
     dq, dk, dq_place, dk_place, dv = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in inputs)
-    for tile in _tiles(q, documents, real, start, self_key):
+    for tile in tiles(q, documents, real, start, self_key):
         here, there = (tile.heads, tile.rows), (tile.heads, tile.keys)
         q_here, place_here, grad_here = q[here] * scale, q_place[here], grad[here]
         a_x, a_p = _factors(q_here, k[there], place_here, k_place[there])

@@ -1,0 +1,111 @@
+"""`cope`: contextual position encoding (Golovneva 2024), a key's position is how much counts since it."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from mapformers.errors import require
+from mapformers.mixers.attention import AttentionOptions, Heads, Memory, masked_softmax, remember
+from mapformers.mixers.context import Context
+from mapformers.mixers.contextual_attention import contextual_attention
+from mapformers.mixers.layer import Block, LayerShape, register_layer
+
+Scaling = Literal["all", "content"]
+
+
+@dataclass(frozen=True)
+class CoPEOptions(AttentionOptions):
+    npos: int = 64
+    """Positions that are told apart, 0 to npos − 1; whatever lies farther back is at the last one."""
+    cope_scaling: Scaling = "all"
+    """What 1/√D scales: content and position (the authors' code), or the content alone (their appendix)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.npos >= 2, f"npos must be at least 2, not {self.npos}: with one position there is none.")
+        allowed = get_args(Scaling)
+        require(
+            self.cope_scaling in allowed,
+            f"cope_scaling must be one of {', '.join(allowed)}, not {self.cope_scaling!r}.",
+        )
+
+
+class CoPE(nn.Module):
+    """Each query decides which keys count, and a key is as far away as the sum of what counts from it on.
+
+    g_ij = σ(q_i·k_j/√D), p_ij = Σ_{t=j..i} g_it, at most npos − 1. Of whole positions the logit is q_i·e[p], in between
+    it is interpolated, and the gradient reaches p through the weights of that interpolation.
+
+    A gate is 0 wherever the query may not look: the future, other documents, padding. Without ``self_key`` this holds
+    of the query's own key too: p_ij = Σ_{t=j..i−1} g_it, so the token before the query is at g_{i,i−1}, not at
+    g_{i,i−1} + g_ii; the first token of a document, which sees itself alone, is at g_ii. The temperature divides the
+    sum of both logits and leaves the gates as they are.
+    """
+
+    def __init__(self, shape: LayerShape, options: CoPEOptions):
+        super().__init__()
+        self.options = options
+        self.heads = Heads(shape)
+        self.positions = nn.Parameter(torch.zeros(options.npos, shape.head_dim))  # e, shared by the heads
+        self.scale = shape.head_dim**-0.5
+
+    def forward(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
+        q, k, v = self.heads.split(x)
+        state = Memory(**remember(state, keys=k, values=v))
+        if context.recording is not None:
+            self._look(q, state, context)
+        # The last position twice: at the clamp ⌊p⌋ + 1 must exist, and be no step away.
+        z = self.whole_positions(q, torch.cat((self.positions, self.positions[-1:])))
+        sharpness = 1 / self.options.attn_temperature
+        mixed = contextual_attention(
+            q, state.keys, state.values, z, self.scale, sharpness, context, self.options.self_key
+        )
+        return self.heads.merge(mixed), state
+
+    def whole_positions(self, q: Tensor, table: Tensor) -> Tensor:
+        """z_i[n] = q_i·e[n], scaled as the options say: (B, H, L, npos)."""
+        z = q @ table.mT
+        return z * self.scale if self.options.cope_scaling == "all" else z
+
+    def written_out(self, q: Tensor, k: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+        """The logits of content and of position (B, H, L, S + L) by their definitions, before mask and temperature."""
+        content = q @ k.mT * self.scale
+        gates = content.sigmoid().masked_fill(~context.attention_mask(self.options.self_key), 0.0)
+        n_keys = k.shape[2]
+        up_to_query = torch.ones(n_keys, n_keys, dtype=gates.dtype, device=gates.device).tril()  # [t, j]: t ≥ j
+        p = (gates @ up_to_query).clamp(max=self.options.npos - 1)
+        z = self.whole_positions(q, self.positions)
+        floor, ceiling = p.floor(), p.ceil()
+        way = p - floor  # a floor has no gradient
+        return content, way * z.gather(-1, ceiling.long()) + (1 - way) * z.gather(-1, floor.long())
+
+    def reference(self, x: Tensor, context: Context) -> Tensor:
+        """softmax(content + position) v with every gate, position and logit written out."""
+        q, k, v = self.heads.split(x)
+        content, position = self.written_out(q, k, context)
+        logits = (content + position) / self.options.attn_temperature
+        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+
+    def _look(self, q: Tensor, memory: Memory, context: Context) -> None:
+        """Both logits and the attention they make as matrices, for whoever looks inside."""
+        content, position = self.written_out(q, memory.keys, context)
+        weights = masked_softmax((content + position) / self.options.attn_temperature, context, self.options)
+        context.note(
+            values=memory.values[:, :, context.past.length :], attention=weights, attn_x=content, attn_p=position
+        )
+
+
+register_layer(
+    "cope",
+    summary="Contextual positions: a key is as far away as the gated keys between it and the query.",
+    options=CoPEOptions,
+    build=lambda shape, options: Block(shape, CoPE(shape, options)),
+    variants=(
+        {},
+        {"self_key": False},
+        {"npos": 3, "attn_temperature": 0.5},
+        {"npos": 4, "cope_scaling": "content", "self_key": False, "attn_temperature": 2.0},
+    ),
+)

@@ -1,0 +1,159 @@
+"""`tape`: contextualised equivariant positions (Zhu 2025), rotary attention whose rotations each layer rewrites.
+
+Beside x runs a stream E = (C, S): the cosine and sine that turn a token's queries and keys, of every head. It begins as
+RoPE's and each layer updates it from what the token attended to and from the output of its MLP, linearly in E. So it
+stays equivariant: to shift all indices is to turn all of E, which no logit sees. The authors keep C and S at the size
+of a head, with two equal halves that every update treats alike; here E is one half of each, [C | S], as wide as a head.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu
+
+from mapformers.mixers.attention import attend, check_even_heads, remember
+from mapformers.mixers.context import Context
+from mapformers.mixers.layer import LayerShape, RMSNorm, linear, register_layer
+from mapformers.mixers.rope import RoPE, RoPEOptions
+
+POSITIONS_PER_HEAD = 4  # P / H
+AUTHORS_STD = 0.02  # of every matrix of theirs that does not start at zero
+
+
+@dataclass(frozen=True)
+class TAPEOptions(RoPEOptions):
+    """RoPE's: they say where the stream begins."""
+
+
+class TAPEMemory(NamedTuple):
+    keys: Tensor  # (B, H, S, D) turned by their own E
+    values: Tensor  # (B, H, S, D)
+    positions: Tensor | None = None  # (B, H, S, D) E as this layer got it; not kept if it is not updated
+    coordinate: Tensor | None = None  # (B, 1, 1) float64, the index reached; kept where the stream begins
+
+
+class TAPEAttention(RoPE):
+    """Rotary attention by E. From the beginning of the stream it is RoPE, whose reference is therefore its own."""
+
+    def __init__(self, shape: LayerShape, options: TAPEOptions, averages: bool):
+        check_even_heads(shape, "tape")
+        super().__init__(shape, options)
+        self.averages = averages
+
+    def read(
+        self, x: Tensor, stream: Tensor | None, state: TAPEMemory | None, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor | None, TAPEMemory]:
+        """Attention's output (B, L, d_model), E as it was read, its average A E (None if not wanted), the memory."""
+        q, k, v = self.heads.split(x)
+        position, reached = self._begin(x, state, context) if stream is None else (stream, None)
+        q, k = turn(position, q, k)
+        position = position.expand(q.shape)
+        here = {"keys": k, "values": v} | ({"positions": position.to(v.dtype)} if self.averages else {})
+        memory = TAPEMemory(**remember(state, **here), coordinate=reached)
+        if stream is not None and context.recording is not None:
+            cos, sin = position.chunk(2, dim=-1)
+            context.note(theta=torch.atan2(sin, cos))
+        averaged = None
+        if memory.positions is not None:  # before the values, whose notes stay
+            averaged = attend(q, memory.keys, memory.positions, context, self.options)
+        mixed = attend(q, memory.keys, memory.values, context, self.options)
+        return self.heads.merge(mixed), position, averaged, memory
+
+    def forward(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]:
+        """The same as a mixer at the beginning of the stream."""
+        mixed, _, _, memory = self.read(x, None, state, context)
+        return mixed, memory
+
+    def _begin(self, x: Tensor, state: TAPEMemory | None, context: Context) -> tuple[Tensor, Tensor]:
+        """E of each token's index in its document, (B or 1, 1, L, D), and the index reached."""
+        theta, reached = self.angles(x, None if state is None else state.coordinate, context)
+        return torch.cat((theta.cos(), theta.sin()), dim=-1), reached
+
+
+def turn(position: Tensor, *vectors: Tensor) -> tuple[Tensor, ...]:
+    """x ⊙ C + (−x₂, x₁) ⊙ S, in the precision of E. Unlike an angle, E may also stretch."""
+    cos, sin = position.chunk(2, dim=-1)
+    halves = [x.to(position.dtype).chunk(2, dim=-1) for x in vectors]
+    turned = (torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1) for a, b in halves)
+    return tuple(y.to(x.dtype) for x, y in zip(vectors, turned))
+
+
+class PositionUpdate(nn.Module):
+    """E ← E + s ⊙ (A E), then E ← E + D (SiLU(W_x m) ⊙ (U E)): s one number per head, U and D across the heads.
+
+    s and U start at zero, so that E starts as RoPE's in every layer.
+    # paper: s is the row sum of an H×H matrix (the authors' code); here: the sum itself
+    """
+
+    def __init__(self, shape: LayerShape):
+        super().__init__()
+        size = POSITIONS_PER_HEAD * shape.n_heads
+        self.share = nn.Parameter(torch.zeros(shape.n_heads))  # s
+        self.up = nn.Parameter(torch.zeros(size, shape.n_heads))  # U
+        self.down = nn.Parameter(AUTHORS_STD * torch.randn(shape.n_heads, size))  # D
+        self.gate = nn.Linear(shape.d_model, size, bias=False)  # W_x
+        nn.init.normal_(self.gate.weight, std=AUTHORS_STD)
+
+    def forward(self, position: Tensor, averaged: Tensor, written: Tensor) -> Tensor:
+        """``position`` and its average (B, H, L, D), ``written`` m (B, L, d_model): the next layer's E."""
+        position = position + self.share[:, None, None] * averaged
+        # D diag(gate) U first: an H×H matrix per token, and no E of size P for each.
+        n_heads = len(self.share)
+        pairs = (self.down.mT.unsqueeze(2) * self.up.unsqueeze(1)).flatten(1)  # (P, H·H)
+        across = (silu(self.gate(written)) @ pairs).unflatten(-1, (n_heads, n_heads))  # (B, L, H, H)
+        return position + (across @ position.transpose(1, 2)).transpose(1, 2)
+
+
+class SwiGLU(nn.Module):
+    """The authors' MLP, as wide as others' and gated, hence with half as many weights again."""
+
+    def __init__(self, shape: LayerShape):
+        super().__init__()
+        hidden = shape.mlp_ratio * shape.d_model
+        self.up = linear(shape.d_model, 2 * hidden)  # the gate, then what it gates
+        self.down = linear(hidden, shape.d_model, residual_of=shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, value = self.up(x).chunk(2, dim=-1)
+        return self.down(silu(gate) * value)
+
+
+class TAPE(nn.Module):
+    """x ← x + W_o(A V); m = MLP(norm(x)); E ← update(E, A E, m); x ← x + m.
+
+    A stream of None begins here, at the token's index; other layers hand the stream on, so TAPE layers of a hybrid
+    continue each other. E matters only to the next TAPE layer, so the last layer of a stack builds no update, and a
+    model of one layer is RoPE with a gated MLP. Only a TAPE layer followed by none, as in ["tape", "rope"], has an
+    update that nothing reads: its ``update.*`` get no gradient.
+    """
+
+    owns_stream = True
+
+    def __init__(self, shape: LayerShape, options: TAPEOptions):
+        super().__init__()
+        self.update = None if shape.is_last else PositionUpdate(shape)
+        self.norm_mixer = RMSNorm(shape.d_model)
+        self.mixer = TAPEAttention(shape, options, averages=self.update is not None)
+        self.norm_mlp = RMSNorm(shape.d_model)
+        self.mlp = SwiGLU(shape)
+
+    def forward(
+        self, x: Tensor, stream: Tensor | None, state: TAPEMemory | None, context: Context
+    ) -> tuple[Tensor, Tensor | None, TAPEMemory]:
+        mixed, position, averaged, state = self.mixer.read(self.norm_mixer(x), stream, state, context)
+        x = x + mixed
+        written = self.mlp(self.norm_mlp(x))
+        if self.update is not None:
+            stream = self.update(position, averaged, written)
+        return x + written, stream, state
+
+
+register_layer(
+    "tape",
+    summary="Rotary attention whose rotations each layer updates for the next (the first is RoPE).",
+    options=TAPEOptions,
+    build=TAPE,
+    variants=({}, {"self_key": False}, {"rope_base": 500.0, "attn_temperature": 0.5}),
+)
