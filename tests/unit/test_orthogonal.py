@@ -6,7 +6,7 @@ from torch import Tensor
 
 from helpers import assert_same
 from mapformers import lie
-from mapformers.lie import orthogonal
+from mapformers.lie import orthogonal, path_products, quaternions
 
 F64 = torch.float64
 each_n = pytest.mark.parametrize("n", [2, 3, 4, 6, 8])
@@ -67,22 +67,45 @@ def walk(theta: Tensor, n: int) -> Tensor:
 @pytest.mark.parametrize("length", [1, 2, 3, 16, 29])
 def test_path_products_and_their_gradient_equal_the_explicit_loop(n, length):
     theta = angles(n, length, 3).requires_grad_()
-    found, expected = orthogonal.rotation_products(theta, n), walk(theta, n)
+    found, expected = path_products.rotation_products(theta, n), walk(theta, n)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
     weight = torch.randn_like(found)
     gradients = [torch.autograd.grad(products, theta, weight)[0] for products in (found, expected)]
     torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("n", [3, 4])
+@pytest.mark.parametrize("scale", [0.0, 1e-6, 1e-2, 3.0])
+def test_quaternions_rotate_as_matrices_do(n, scale):
+    """In value and gradient, for angles of any size; near 0 the Jacobian is a series."""
+    theta = angles(n, 20, 3, scale=scale)
+    by_matrices, by_quaternions = (way.rotation_products(theta, n) for way in (orthogonal, quaternions))
+    torch.testing.assert_close(by_quaternions, by_matrices, rtol=0, atol=1e-12)
+    grad = torch.randn_like(by_matrices)
+    gradients = [way.rotation_products_backward(theta, by_matrices, grad) for way in (orthogonal, quaternions)]
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-9, atol=1e-10)
+
+
+def test_paths_are_worked_on_in_parts(monkeypatch):
+    theta = angles(4, 6, 7).requires_grad_()
+    whole = path_products.rotation_products(theta, 4)
+    weight = torch.randn_like(whole)
+    (expected,) = torch.autograd.grad(whole, theta, weight)
+    monkeypatch.setattr(path_products, "NUMBERS", 200)
+    parts = path_products.rotation_products(theta, 4)
+    assert_same(parts, whole)
+    assert_same(torch.autograd.grad(parts, theta, weight)[0], expected)
+
+
 def test_the_operator_keeps_its_promises_to_the_compiler():
-    torch.library.opcheck(orthogonal.rotation_products, (angles(3, 5, 2).requires_grad_(), 3))
+    torch.library.opcheck(path_products.rotation_products, (angles(3, 5, 2).requires_grad_(), 3))
 
 
 @each_n
 def test_a_long_path_stays_a_rotation_in_float32(n):
     """4096 random steps and their inverses, in reversed order, lead back."""
     out = angles(n, 4096, 4, scale=0.5, dtype=torch.float32)
-    there_and_back = orthogonal.rotation_products(torch.cat((out, -out.flip(1)), dim=1), n)
+    there_and_back = path_products.rotation_products(torch.cat((out, -out.flip(1)), dim=1), n)
     end = batched(there_and_back[:, :, -1])
     assert (end - torch.eye(n)).abs().max() < 2e-3
     assert (end @ end.mT - torch.eye(n)).abs().max() < 2e-3

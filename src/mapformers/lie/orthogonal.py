@@ -148,40 +148,13 @@ def prefix_products_backward(products: Tensor, grad: Tensor) -> Tensor:
     return multiply(multiply(products, later), transpose(before))
 
 
-@torch.library.custom_op("mapformers::rotation_products", mutates_args=())
 def rotation_products(theta: Tensor, n: int) -> Tensor:
     """P_t = W_t … W_1 with W_t = exp(Σ_k θ_{t,k} S_k): (K, L, M) -> (n, n, L, M)."""
-    return prefix_products(_rotations(theta, n))
+    return prefix_products(exponential(skew(theta, n).flatten(2)).unflatten(2, theta.shape[1:]))
 
 
-def _rotations(theta: Tensor, n: int) -> Tensor:
-    return exponential(skew(theta, n).flatten(2)).unflatten(2, theta.shape[1:])
-
-
-@torch.library.custom_op("mapformers::rotation_products_backward", mutates_args=())
-def _rotation_products_backward(grad: Tensor, theta: Tensor, products: Tensor) -> Tensor:
-    n = products.shape[0]
+def rotation_products_backward(theta: Tensor, products: Tensor, grad: Tensor) -> Tensor:
+    """dL/dθ from dL/dP."""
     d_rotations = prefix_products_backward(products, grad)
-    return unskew(exponential_backward(skew(theta, n).flatten(2), d_rotations.flatten(2))).unflatten(1, theta.shape[1:])
-
-
-@rotation_products.register_fake
-def _(theta: Tensor, n: int) -> Tensor:
-    return theta.new_empty(n, n, *theta.shape[1:])
-
-
-@_rotation_products_backward.register_fake
-def _(grad: Tensor, theta: Tensor, products: Tensor) -> Tensor:
-    return torch.empty_like(theta)
-
-
-def _save(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    ctx.save_for_backward(inputs[0], output)
-
-
-def _backward(ctx, grad):  # type: ignore[no-untyped-def]
-    theta, products = ctx.saved_tensors
-    return _rotation_products_backward(grad, theta, products), None
-
-
-rotation_products.register_autograd(_backward, setup_context=_save)
+    d_skew = exponential_backward(skew(theta, products.shape[0]).flatten(2), d_rotations.flatten(2))
+    return unskew(d_skew).unflatten(1, theta.shape[1:])

@@ -1,6 +1,6 @@
 """Token mixers, one file per row of the paper. Importing a file registers its layer; this is the list."""
 
-from mapformers.mixers import cope, mapem, mapem_nc, mapwm, mapwm_nc, nope, rope, tape
+from mapformers.mixers import cope, mapem, mapem_nc, mapwm, mapwm_nc, nope, path, rope, tape
 from mapformers.mixers.context import Context, Past
 from mapformers.mixers.layer import LAYERS, Block, LayerEntry, LayerShape, register_layer
 
@@ -17,6 +17,7 @@ __all__ = [
     "mapwm",
     "mapwm_nc",
     "nope",
+    "path",
     "register_layer",
     "rope",
     "tape",

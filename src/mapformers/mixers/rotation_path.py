@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from mapformers import lie
 from mapformers.errors import require
-from mapformers.lie import orthogonal
+from mapformers.lie import orthogonal, path_products
 from mapformers.mixers.attention import AttentionOptions
 from mapformers.mixers.context import Context
 from mapformers.mixers.layer import LayerShape
@@ -84,7 +84,7 @@ class RotationPath(Movement):
         with torch.autocast(x.device.type, enabled=False):
             theta = self.angles(x, context).permute(3, 1, 0, 2, 4)  # (K, L, B, H, n_b)
             sizes = theta.shape[2:]
-            products = orthogonal.rotation_products(theta.flatten(2).contiguous(), self.n)
+            products = path_products.rotation_products(theta.flatten(2).contiguous(), self.n)
             before = None if start is None else start.permute(3, 4, 0, 1, 2).flatten(2)  # (n, n, M)
             products = self._from_start(products, before, sizes, context)
             reached = products[:, :, -1].unflatten(2, sizes).permute(2, 3, 4, 0, 1)
