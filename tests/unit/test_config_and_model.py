@@ -73,7 +73,7 @@ def test_omega_is_learned_only_if_asked_for(learn_omega: bool):
 
 @pytest.mark.parametrize("case", [*CASES, HYBRID], ids=str)
 def test_config_goes_through_json_and_back(case: Case):
-    config = case.build(head_dim=12, mlp_ratio=3).config
+    config = case.build(head_dim=24, mlp_ratio=3).config
     back = ModelConfig.from_dict(json.loads(json.dumps(config.to_dict())))
     assert back == config
     rebuilt, original = Decoder(back).state_dict(), Decoder(config).state_dict()

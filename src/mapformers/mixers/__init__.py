@@ -1,6 +1,6 @@
 """Token mixers, one file per row of the paper. Importing a file registers its layer; this is the list."""
 
-from mapformers.mixers import cope, mapem, mapem_nc, mapwm, mapwm_nc, nope, path, rope, tape
+from mapformers.mixers import cope, mamba, mapem, mapem_nc, mapwm, mapwm_nc, nope, path, rope, tape
 from mapformers.mixers.context import Context, Past
 from mapformers.mixers.layer import LAYERS, Block, LayerEntry, LayerShape, register_layer
 
@@ -12,6 +12,7 @@ __all__ = [
     "LayerShape",
     "Past",
     "cope",
+    "mamba",
     "mapem",
     "mapem_nc",
     "mapwm",

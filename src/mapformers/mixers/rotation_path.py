@@ -76,7 +76,7 @@ class RotationPath(Movement):
         theta = delta * self.omega.to(delta.dtype)
         if context.padding_mask is not None:
             theta = theta.masked_fill(~context.padding_mask[:, :, None, None, None], 0.0)
-        context.note(delta_in=delta_in, theta=theta)
+        context.note(delta_in=delta_in)
         return theta
 
     def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,34 @@
+"""`mamba`: the selective state-space model whose state only decays (Gu & Dao 2023), the baseline of A.6."""
+
+import torch
+from torch import Tensor, nn
+
+from mapformers.mixers.layer import LayerShape, register_layer
+from mapformers.mixers.ssm import SSMLayer, SSMOptions, SteppedSSM
+
+
+class Mamba(SteppedSSM):
+    """Ā_t = exp(−|Δ_t| exp(A_log)), diagonal and real: it can forget, and cannot turn back (A.3).
+
+    B̄_t = Δ_t B_t, as in the authors' code.  # paper: zero-order hold, (ΔA)⁻¹(exp(ΔA) − 1)ΔB; here: its first order
+    """
+
+    no_decay = {"A_log", "D"}
+
+    def __init__(self, shape: LayerShape, options: SSMOptions):
+        super().__init__(shape, options)
+        start = torch.arange(1, options.d_state + 1, dtype=torch.float32).log()
+        self.A_log = nn.Parameter(start.repeat(self.channels, 1))  # (E, N)
+
+    def rates(self) -> tuple[Tensor, None]:
+        wide = torch.promote_types(self.A_log.dtype, torch.float32)
+        return self.A_log.to(wide).exp().T.contiguous(), None
+
+
+register_layer(
+    "mamba",
+    summary="Mamba: a selective state-space model with a diagonal, decaying state (no map).",
+    options=SSMOptions,
+    build=lambda shape, options: SSMLayer(shape, Mamba(shape, options)),
+    variants=({}, {"conv": False, "d_state": 5}, {"delta": "signed", "input_gate": "none", "conv_size": 2}),
+)
