@@ -6,7 +6,7 @@
 >>> scores = mf.evaluate(model, task, "iid", n_sequences=8)
 """
 
-from mapformers import lie
+from mapformers import lie, players
 from mapformers.errors import UserError
 from mapformers.evaluation import evaluate
 from mapformers.mixers import LAYERS
@@ -43,4 +43,5 @@ __all__ = [
     "list_models",
     "list_recipes",
     "list_tasks",
+    "players",
 ]

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapformers as mf
-from mapformers.tasks.navigation import EMPTY, first_visits
+from mapformers.tasks.navigation import EMPTY
+from mapformers.tasks.walk import first_visits
 
 
 def generator(seed=0):

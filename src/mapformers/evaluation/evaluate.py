@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from mapformers.errors import require
+from mapformers.model import Decoder
+from mapformers.players import Player
 from mapformers.seeding import generator
 from mapformers.tasks import Metric, Task
 
@@ -27,7 +29,8 @@ def evaluate(
     """The task's metrics on fresh sequences of a split; each is a float that knows its ``count``.
 
     ``model`` is any callable from tokens (B, L) to logits (B, L, vocab), or to an object with ``.logits``: ours, one
-    of `transformers`, a plain function. The sequences depend on ``seed`` alone, not on ``batch_size``.
+    of `transformers`, a plain function, one of `mapformers.players`. The sequences depend on ``seed`` alone, not on
+    ``batch_size``.
     """
     require(n_sequences >= 1, f"n_sequences must be at least 1, not {n_sequences}.")
     require(batch_size is None or batch_size >= 1, f"batch_size must be at least 1, not {batch_size}.")
@@ -40,7 +43,11 @@ def evaluate(
     with _evaluating(model):
         for start in range(0, n_sequences, batch_size):
             batch = task.sample(split, min(batch_size, n_sequences - start), stream).to(device)
-            for name, metric in task.score(_logits(model(batch.tokens), batch.tokens, task), batch).items():
+            answer = model.answer(batch) if isinstance(model, Player) else model(batch.tokens)
+            found = task.score(_logits(answer, batch.tokens, task), batch)
+            if isinstance(model, Decoder):
+                found |= task.score_freely(model, batch)
+            for name, metric in found.items():
                 scores.setdefault(name, []).append(metric)
     return {name: Metric.join(parts) for name, parts in scores.items()}
 

@@ -5,7 +5,7 @@ probability ``p_empty`` and holds one of ``n_objects`` otherwise. The world is n
 drawn where a cell is first visited, which is the same distribution and needs no grid.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import require
-from mapformers.tasks.task import Batch, Metric, Task, register_task
+from mapformers.tasks.task import Batch, register_task
+from mapformers.tasks.walk import WalkTask, choice, contents, object_names
 from mapformers.tasks.walk_drawing import draw_walk
 from mapformers.training.config import TrainConfig
 
@@ -72,17 +73,15 @@ class NavigationSettings:
         return World(self.dims, steps, grid, self.p_empty, self.n_objects, max_run)
 
 
-class Navigation(Task[World]):
-    """Tokens: the 2·dims actions, then "empty", then the objects.
+class Navigation(WalkTask[World]):
+    """Tokens: the 2·dims actions, then "empty", then the objects."""
 
-    All targets are learned from. Scored are revisits to cells that are not empty, since "empty" is the answer
-    of a player without a map; ``accuracy_all_revisits`` counts the empty ones too.
-    """
+    empty_id: int
 
     def __init__(self, settings: NavigationSettings):
         world = settings.world()
         super().__init__(world)
-        self.token_names = [*_action_names(world.dims), EMPTY, *_object_names(world.n_objects)]
+        self.token_names = [*_action_names(world.dims), EMPTY, *object_names(world.n_objects)]
         self.action_ids = list(range(2 * world.dims))
         self.empty_id = 2 * world.dims
         half = {"steps": max(1, world.steps // 2), "grid": max(2, -(-world.grid // 2)), "p_empty": 0.2}
@@ -106,29 +105,23 @@ class Navigation(Task[World]):
     def draw(self, uniform: Tensor, world: World) -> Batch:
         actions, displacement = self._walk(uniform, world)
         positions = displacement % world.grid
-        first = first_visits(self._cells(positions, world.grid))
-        times = torch.arange(world.steps)
-        seen_before = first < times
-        draws = uniform[:, 2 * world.steps :]
-        observations = self._contents(draws, world).gather(1, first)
+        found = contents(uniform[:, 2 * world.steps :], world.p_empty, self.empty_id, world.n_objects)
+        cells = self._cells(positions, world.grid)
+        return self.walk_batch(actions, cells, found, positions=positions, displacement=displacement)
 
-        sequence = torch.stack((actions, observations), dim=2).flatten(1)  # (B, 2T): a₁ o₁ a₂ o₂ …
-        targets = sequence[:, 1:]
-        revisit = torch.zeros_like(targets, dtype=torch.bool)
-        revisit[:, 0::2] = seen_before  # o_t is the target at a_t, the even places
-        return Batch(
-            tokens=sequence[:, :-1],
-            targets=targets,
-            loss_mask=torch.ones_like(revisit),
-            score_mask=revisit & (targets != self.empty_id),
-            info={"positions": positions, "displacement": displacement, "first_visit": first, "revisit": revisit},
-        )
+    def trace(self, actions: Sequence[int], world: World) -> list[tuple[int, ...]]:
+        cell, cells = [0] * world.dims, []
+        for action in actions:
+            axis, backwards = divmod(action, 2)
+            cell[axis] = (cell[axis] + (-1 if backwards else 1)) % world.grid
+            cells.append(tuple(cell))
+        return cells
 
     def _walk(self, uniform: Tensor, world: World) -> tuple[Tensor, Tensor]:
         """Actions (B, T) and the displacement from the start after each (B, T, dims), before the torus wraps it."""
         steps, dims = world.steps, world.dims
-        direction = _choice(uniform[:, :steps], 2 * dims)
-        run_end = (1 + _choice(uniform[:, steps : 2 * steps], world.max_run)).cumsum(dim=1)
+        direction = choice(uniform[:, :steps], 2 * dims)
+        run_end = (1 + choice(uniform[:, steps : 2 * steps], world.max_run)).cumsum(dim=1)
         times = torch.arange(steps).expand(len(uniform), -1).contiguous()
         run = torch.searchsorted(run_end, times, right=True)
         actions = direction.gather(1, run)
@@ -140,20 +133,6 @@ class Navigation(Task[World]):
         """One number per cell, (B, T, dims) -> (B, T)."""
         place = grid ** torch.arange(positions.shape[-1])
         return (positions * place).sum(dim=-1)
-
-    def _contents(self, draws: Tensor, world: World) -> Tensor:
-        """The token a cell would hold if first seen at each time: one uniform number decides it."""
-        filled = (draws - world.p_empty) / max(1 - world.p_empty, 1e-12)
-        objects = self.empty_id + 1 + _choice(filled.clamp(min=0), world.n_objects)
-        return torch.where(draws < world.p_empty, self.empty_id, objects)
-
-    def score(self, logits: Tensor, batch: Batch) -> dict[str, Metric]:
-        right = logits.argmax(dim=-1) == batch.targets
-        revisit = batch.info["revisit"].to(right.device)
-        return {
-            "accuracy": Metric.share(right, batch.score_mask),
-            "accuracy_all_revisits": Metric.share(right, revisit),
-        }
 
     def model_defaults(self) -> dict[str, Any]:
         """One inner dimension per axis (two at least), and ω from one turn per cell to one turn per grid."""
@@ -184,28 +163,8 @@ class Navigation(Task[World]):
         return draw_walk(names, cells, batch.info["first_visit"][0].tolist(), EMPTY)
 
 
-def first_visits(cells: Tensor) -> Tensor:
-    """For every time the first time the same cell was visited, (B, T) -> (B, T); itself if never before."""
-    ordered, order = cells.sort(dim=1, stable=True)
-    opens = torch.ones_like(ordered, dtype=torch.bool)
-    opens[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    ranks = torch.arange(cells.shape[1])
-    opener = torch.where(opens, ranks, 0).cummax(dim=1).values  # where in the sorted row the group begins
-    return torch.empty_like(order).scatter_(1, order, order.gather(1, opener))
-
-
-def _choice(uniform: Tensor, n: int) -> Tensor:
-    """A whole number below n from a uniform one in [0, 1)."""
-    return (uniform * n).long().clamp(max=n - 1)
-
-
 def _action_names(dims: int) -> list[str]:
     return ARROWS[: 2 * dims] if dims <= 2 else [f"{sign}{AXES[axis]}" for axis in range(dims) for sign in "+-"]
-
-
-def _object_names(n: int) -> list[str]:
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    return [letters[i] if n <= len(letters) else f"o{i}" for i in range(n)]
 
 
 register_task(

@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -78,6 +78,8 @@ class Task(ABC, Generic[World]):
     token_names: list[str]
     action_ids: list[int]
     splits: Mapping[str, dict[str, Any]]
+    uniform_dtype: torch.dtype = torch.float32
+    """Of the numbers a sequence is made from; float64 where 2^-24 is too coarse a chance."""
 
     def __init__(self, settings: World):
         self.settings = settings
@@ -102,7 +104,8 @@ class Task(ABC, Generic[World]):
         settings = self.split_settings(split)
         index, parts = part
         require(batch_size % parts == 0, f"A batch of {batch_size} cannot be cut into {parts} equal parts.")
-        uniform = torch.rand(batch_size, self.numbers_per_sequence(settings), generator=generator)
+        numbers = self.numbers_per_sequence(settings)
+        uniform = torch.rand(batch_size, numbers, generator=generator, dtype=self.uniform_dtype)
         return self.draw(uniform.tensor_split(parts)[index], settings)
 
     def split_settings(self, split: str | Mapping[str, Any]) -> World:
@@ -142,6 +145,13 @@ class Task(ABC, Generic[World]):
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Metric]:
         """Named metrics with their counts: the share of scored targets that are the most likely token."""
         return {"accuracy": Metric.share(logits.argmax(dim=-1) == batch.targets, batch.score_mask)}
+
+    def score_freely(self, model: Callable[..., Any], batch: Batch) -> dict[str, Metric]:
+        """Metrics for which the model must act on its own, such as answering from its own answers; none by default.
+
+        Asked of our own models alone, which stream.
+        """
+        return {}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,194 @@
+"""`mampa`: Mamba whose state turns instead of decaying, and so can learn a map (A.3 to A.6).
+
+Two forms in one block. :class:`SteppedMampa` (``rank=None``) is Mamba with other rates: every channel has a step Δ_t of
+its own, read from the tokens as Mamba reads it. :class:`PathMampa` walks as MapWM does, by a movement of ``rank``
+numbers, and is linear MapWM in Mamba's place (A.5); since channels share their angles, it is masked matrix products.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mapformers import lie
+from mapformers.errors import require
+from mapformers.mixers.attention import SMALL
+from mapformers.mixers.context import Context
+from mapformers.mixers.layer import LayerShape, register_layer
+from mapformers.mixers.path_integrator import MapOptions, PathIntegrator
+from mapformers.mixers.scan import attention_scan, rotation_loop
+from mapformers.mixers.ssm import SSM, Delta, InputGate, SSMLayer, SSMOptions, SSMState, SteppedSSM
+
+FORGETTING = 0.01  # rate of decay at the start: a hundred unit steps
+
+
+@dataclass(frozen=True)
+class MampaOptions(SSMOptions):
+    """The literal MAmPa is ``rank=None, delta="softplus", input_gate="delta", conv=True``: Mamba in all but A.
+
+    # paper: the literal form; here, by default: a movement that can be taken back, an input that it does not scale, and
+    # no convolution. With Δ > 0 no action has an inverse, B̄ = ΔB writes nothing where nothing moves, and a convolution
+    # mixes actions into observations, as A.6 suspects.
+    """
+
+    d_state: int = 32
+    """Numbers of state per channel, N; two for each rotation."""
+    conv: bool = False
+    delta: Delta = "signed"
+    input_gate: InputGate = "none"
+    rank: int | None = 2
+    """Dimensions of the inner movement Δ_in, shared by the channels of a head; None: a step Δ for each channel."""
+    groups: int = 8
+    """With a rank: in how many groups the channels of a head fall; each turns at velocities of its own."""
+    decay: bool = False
+    """Whether the state also decays, by exp(−|Δ|·a)."""
+    omega_max: float = 2 * math.pi
+    """Fastest angular velocity at the start."""
+    base: float = 64.0
+    """Steps after which the slowest block closes its circle at the start."""
+    learn_omega: bool = True
+    """Whether ω is learned or stays as it starts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.d_state % 2 == 0, f"mampa rotates pairs, so d_state must be even, not {self.d_state}.")
+        require(self.groups >= 1, f"groups must be at least 1, not {self.groups}.")
+        _ = self.path  # its own checks of rank, omega_max and base
+        if self.rank is not None:
+            require(
+                (self.delta, self.input_gate, self.dt_rank) == ("signed", "none", None),
+                "delta, input_gate and dt_rank belong to steps Δ of single channels; give rank=None to have those.",
+            )
+
+    @property
+    def path(self) -> MapOptions:
+        return MapOptions(
+            rank=1 if self.rank is None else self.rank,
+            omega_max=self.omega_max,
+            base=self.base,
+            learn_omega=self.learn_omega,
+        )
+
+
+class SteppedMampa(SteppedSSM):
+    """Ā_t = exp(Δ_t A) with A made of blocks ω·[[0, −1], [1, 0]], for every channel its own: a rotation by Δ_t ω."""
+
+    no_decay = {"D", "omega", "decay_log"}
+
+    def __init__(self, shape: LayerShape, options: MampaOptions):
+        super().__init__(shape, options)
+        omega = lie.ladder(options.d_state // 2, options.omega_max, options.base).float()
+        self.omega = nn.Parameter(omega.repeat(self.channels, 1), requires_grad=options.learn_omega)  # (E, N/2)
+        start = torch.full_like(self.omega, math.log(FORGETTING))
+        self.decay_log = nn.Parameter(start) if options.decay else None
+
+    def rates(self) -> tuple[Tensor | None, Tensor]:
+        wide = torch.promote_types(self.omega.dtype, torch.float32)
+        decay = None if self.decay_log is None else self.decay_log.to(wide).exp().T.contiguous()
+        return decay, self.omega.to(wide).T.contiguous()
+
+
+class PathMampa(SSM):
+    """h_t = R(θ_t − θ_{t−1}) h_{t−1} + B_t x_t with θ = ω ⊙ W_out Σ Δ_in: what is kept turns along the path.
+
+    Reading is linear, so what lies elsewhere is not suppressed as by a softmax; it has to cancel. Hence ``groups``:
+    channels that turn at other velocities confuse other places. And hence the start: ω from one ladder over all blocks,
+    dealt round the groups, each block along a random direction of the movement. A sum of one ladder per axis, as MapWM
+    starts, would be as high along a whole row or column.
+
+    As there (:class:`~mapformers.mixers.attention.Heads`), it starts by copying: all tokens write and read in the same
+    phase, by the biases of B and C, and out_proj undoes in_proj (SiLU(x) ≈ x/2).
+    """
+
+    no_decay = {"D", "decay_log"}
+
+    def __init__(self, shape: LayerShape, options: MampaOptions):
+        assert options.rank is not None
+        super().__init__(shape, options, n_read=2 * options.d_state)
+        n_heads, groups, n_blocks = shape.n_heads, options.groups, options.d_state // 2
+        self.groups, self.n_parts = groups, n_heads * groups
+        require(
+            self.channels % self.n_parts == 0,
+            f"{self.channels} channels cannot be divided into {n_heads} heads of {groups} groups; change groups.",
+        )
+        require(
+            options.rank <= groups * n_blocks,
+            f"rank {options.rank} needs as many rotations; groups × d_state/2 is {groups * n_blocks}.",
+        )
+        self.path = PathIntegrator(LayerShape(shape.d_model, n_heads, groups * options.d_state), options.path)
+        ladder = lie.ladder(groups * n_blocks, options.omega_max, options.base).float()
+        in_phase = torch.full((options.d_state,), options.d_state**-0.5)
+        self.B_bias, self.C_bias = nn.Parameter(in_phase), nn.Parameter(in_phase.clone())
+        start = torch.full((n_heads, groups), math.log(FORGETTING))
+        self.decay_log = nn.Parameter(start) if options.decay else None
+        with torch.no_grad():
+            self.path.omega.copy_(ladder.view(n_blocks, groups).T.flatten())
+            self.path.w_out.copy_(nn.functional.normalize(torch.randn_like(self.path.w_out), dim=1))
+            self.x_proj.weight *= SMALL
+            copied = nn.init.orthogonal_(self.in_proj.weight[: self.channels])
+            self.out_proj.weight.copy_(2 * copied.T / math.sqrt(shape.n_layers))
+
+    def recur(
+        self, u: Tensor, x: Tensor, state: SSMState | None, context: Context, plain: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        wide = torch.promote_types(x.dtype, torch.float32)
+        b, c = self.x_proj(x).to(wide).chunk(2, dim=-1)
+        b, c = ((t + bias).unsqueeze(1) for t, bias in ((b, self.B_bias), (c, self.C_bias)))  # (B, 1, L, N)
+        v = x.to(wide)
+        if context.padding_mask is not None:
+            v = v.masked_fill(~context.padding_mask.unsqueeze(-1), 0.0)
+        v = v.unflatten(-1, (self.n_parts, -1)).transpose(1, 2)  # (B, parts, L, P)
+        theta, reached = self.path(u, None if state is None else state.coordinate, context)
+        with torch.autocast(x.device.type, enabled=False):
+            start = v.new_zeros(*v.shape[:2], c.shape[-1], v.shape[-1]) if state is None else state.h
+            decay = self.log_decay(u, context)
+            if plain:
+                b, c = (t.expand(-1, self.n_parts, -1, -1) for t in (b, c))
+                y, h = rotation_loop(self.turns(u, context), c, b, v, start, decay, context.reset)
+            else:
+                c, b = lie.rotate(-self.by_group(theta), c, b)
+                y, h = attention_scan(c, b, v, start, decay, context.reset)
+        return y.transpose(1, 2).flatten(-2), h, reached
+
+    def by_group(self, theta: Tensor) -> Tensor:
+        """(B, H, L, groups·N/2) -> (B, parts, L, N/2)."""
+        return theta.unflatten(-1, (self.groups, -1)).transpose(2, 3).flatten(1, 2)
+
+    def log_decay(self, u: Tensor, context: Context) -> Tensor | None:
+        """−|Δ_in|·a of every token, (B, parts, L), |·| the sum over the inner dimensions; None where nothing decays."""
+        if self.decay_log is None:
+            return None
+        size = _unless_padding(self.path.movement(u), context).abs().sum(dim=-1)  # (B, L, H)
+        return -torch.einsum("blh,hg->bhgl", size, self.decay_log.to(size.dtype).exp()).flatten(1, 2)
+
+    def turns(self, u: Tensor, context: Context) -> Tensor:
+        """The angle of every single step, (B, parts, L, N/2)."""
+        rate = self.path.w_out * self.path.omega.unsqueeze(1)
+        return self.by_group(torch.einsum("blhr,hrn->bhln", _unless_padding(self.path.movement(u), context), rate))
+
+
+def _unless_padding(moved: Tensor, context: Context) -> Tensor:
+    return moved if context.padding_mask is None else moved.masked_fill(~context.padding_mask[:, :, None, None], 0.0)
+
+
+def build(shape: LayerShape, options: MampaOptions) -> SSMLayer:
+    return SSMLayer(shape, SteppedMampa(shape, options) if options.rank is None else PathMampa(shape, options))
+
+
+LITERAL = {"rank": None, "delta": "softplus", "input_gate": "delta", "conv": True}
+
+register_layer(
+    "mampa",
+    summary="MAmPa: a selective state-space model whose state turns along a path of the tokens' own.",
+    options=MampaOptions,
+    build=build,
+    variants=(
+        {},
+        LITERAL,
+        {"rank": None, "d_state": 4, "decay": True},
+        {"rank": 3, "groups": 2, "decay": True, "conv": True, "learn_omega": False},
+        {"rank": 1, "groups": 1, "d_state": 6},
+    ),
+    benchmarked=({}, LITERAL),
+)

@@ -1,0 +1,40 @@
+"""Players: answers by rule, with no learning. They say what a task can give to a model with a map, and without one.
+
+>>> import mapformers as mf
+>>> task = mf.build_task("navigation", dims=2, steps=16, grid=4)
+>>> player = mf.players.build("perfect", task, "ood-sparse")
+>>> float(mf.evaluate(player, task, "ood-sparse", n_sequences=16)["accuracy"])
+1.0
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mapformers.errors import unknown
+from mapformers.players import walker
+from mapformers.players.player import Factory, Player, players_of, register_player
+from mapformers.players.simple import AtRandom, BestLag, Commonest, LastValue
+from mapformers.tasks import Task
+
+EVERYWHERE: dict[str, Factory] = {
+    "commonest": Commonest,
+    "last-value": LastValue,
+    "best-lag": BestLag,
+    "random": AtRandom,
+}
+
+
+def names(task: Task[Any]) -> list[str]:
+    """The players there are for a task."""
+    return [*players_of(task), *EVERYWHERE]
+
+
+def build(name: str, task: Task[Any], split: str | Mapping[str, Any] = "iid") -> Player:
+    """A player for one split of a task: its rules may depend on the split, as the size of a torus does."""
+    known = {**players_of(task), **EVERYWHERE}
+    if name not in known:
+        raise unknown(f"player of task {task.name!r}", name, known)
+    return known[name](task, task.split_settings(split))
+
+
+__all__ = ["Player", "build", "names", "register_player", "walker"]
