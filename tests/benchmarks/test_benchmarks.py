@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from mapformers.benchmarks import learning, measure, memory, report, throughput
+from mapformers.benchmarks import learning, measure, memory, peers, report, throughput
 from mapformers.cli.main import main
 from mapformers.mixers import LAYERS
 
@@ -43,7 +43,7 @@ def test_every_mixer_is_timed_and_has_a_place_in_the_table():
     assert {name for name, _ in throughput.rows().values()} == set(LAYERS)
     timings = throughput.throughput(throughput.SIZES["smoke"], repeats=1, memory=False)
     assert [t.ratio_to_rope for t in timings if t.row == "rope"] == [1.0]
-    assert {t.row for t in timings} >= {"rope", "mapwm", "mapem", "mapem attend=s", throughput.PEER}
+    assert {t.row for t in timings} >= {"rope", "mapwm", "mapem", "mapem attend=s", "Llama"}
     for t in timings:
         assert t.tokens_per_second * t.seconds == pytest.approx(4 * 32)
 
@@ -53,7 +53,7 @@ def test_the_peer_has_as_many_parameters_within_five_percent():
     size = throughput.SIZES["navigation"]
     ours, theirs = (
         sum(p.numel() for p in model.parameters())
-        for model in (throughput.own_model("rope", size), throughput.peer_model(size))
+        for model in (throughput.own_model("rope", size), peers.llama(size))
     )
     assert theirs == pytest.approx(ours, rel=0.05)
 
@@ -85,6 +85,7 @@ def test_a_run_that_never_gets_there_counts_as_the_slowest():
     ("command", "headings"),
     [
         ("throughput --sizes smoke --repeats 1", ("ratio to rope", "mapwm")),
+        ("mixers --scale smoke", ("ratio at 256", "MiB at 256", "mapem", "mambapy")),
         ("memory --scale smoke", ("growth", "mapem")),
         ("learning --scale smoke --seeds 1", ("sequences", "median", "never")),
     ],
@@ -93,6 +94,7 @@ def test_a_run_that_never_gets_there_counts_as_the_slowest():
 def test_the_command_prints_a_table_and_keeps_the_figures(command, headings, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr(memory, "ROWS", ("rope", "mapem"))
+    monkeypatch.setattr(memory, "LARGE_ROWS", ("mapem-nc",))
     monkeypatch.setattr(throughput, "peak_memory", lambda *args: 1.0)  # a process each; shown above
     assert main(["bench", *command.split(), "--write", str(tmp_path)]) == 0
     printed = capsys.readouterr().out

@@ -177,3 +177,18 @@ def test_the_attention_mask_is_its_definition(data: st.DataObject, past: int, le
                 before = range(i + 1 if self_key else i)
                 seen = [j for j in before if real[i] and real[j] and not any(started[j + 1 : i + 1])]
                 assert mask[i - queries.start].nonzero().flatten().tolist() == (seen or [i])
+
+
+@BOTH_CONTEXTS
+@pytest.mark.parametrize(("attend", "balance"), [("os", (60.0, 60.0)), ("s", (-60.0, 60.0)), ("o", (60.0, -60.0))])
+def test_the_corners_of_the_learned_balance_are_the_three_models(rows, attend, balance):
+    gated, corner = Case("mapem", {"attend": "gated"}).build(), Case("mapem", {"attend": attend}).build(seed=1)
+    own = gated.state_dict()
+    with torch.no_grad():
+        for name, weight in corner.state_dict().items():
+            parts = own[name].shape[0] // weight.shape[0] if weight.dim() else 1
+            weight.copy_(own[name][-weight.shape[0] :] if parts > 1 else own[name])  # `s` has values alone
+        for name, weight in own.items():
+            if "balance" in name:
+                weight.copy_(torch.tensor(balance).repeat_interleave(2) if name.endswith("bias") else weight * 0)
+    assert_same(logits_of(gated, rows), logits_of(corner, rows))

@@ -7,7 +7,6 @@ from typing import Any
 from rich.table import Table
 
 from mapformers.benchmarks.learning import median_or_none
-from mapformers.benchmarks.throughput import PEER
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,38 @@ def throughput_tables(record: Mapping[str, Any]) -> list[Figures]:
 
 def _against_peer(rows: Sequence[Mapping[str, Any]]) -> str:
     """How `rope` compares with Llama of `transformers`, where that was timed beside it."""
-    peer = next((row for row in rows if row["row"] == PEER), None)
-    return "" if peer is None else f"; rope runs at {1 / peer['ratio_to_rope']:.2f} of transformers' {PEER}"
+    peer = next((row for row in rows if row["row"] == "Llama"), None)
+    return "" if peer is None else f"; rope runs at {1 / peer['ratio_to_rope']:.2f} of transformers' Llama"
+
+
+def mixers_tables(record: Mapping[str, Any]) -> list[Figures]:
+    lengths = record["lengths"]
+    headings = ("mixer", *(f"{unit} at {n}" for n in lengths for unit in ("ratio", "MiB")))
+    by_row = {label: [each[label] for each in map(_by_label, lengths.values())] for label in _by_label(lengths["256"])}
+    rows = [
+        (label, *(text for cell in cells for text in (f"{cell['ratio_to_rope']:.2f}", f"{cell['peak_mib']:,.0f}")))
+        for label, cells in by_row.items()
+    ]
+    tokens = f"{record['tokens']:,} tokens a step"
+    return [Figures(f"Training speed relative to rope and peak memory, {tokens}, {_threads(record)}", headings, rows)]
+
+
+def _by_label(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {row["row"]: row for row in rows}
 
 
 def memory_tables(record: Mapping[str, Any]) -> list[Figures]:
-    lengths = list(record["rows"][0]["mib"])
-    headings = ("mixer", *(f"{length} tokens" for length in lengths), "growth")
+    small = _growth("Peak memory of a training step, 1 layer of 64, batch 4", record["rows"], "{} tokens")
+    return [small, _growth(f"Peak memory of a training step, {record['large']}", record["by_batch"], "batch {}")]
+
+
+def _growth(title: str, grown: Sequence[Mapping[str, Any]], heading: str) -> Figures:
+    columns = list(grown[0]["mib"])
     rows = [
-        (row["row"], *(f"{row['mib'][length]:,.0f} MiB" for length in lengths), f"{row['growth']:.1f} x")
-        for row in record["rows"]
+        (row["row"], *(f"{row['mib'][column]:,.0f} MiB" for column in columns), f"{row['growth']:.1f} x")
+        for row in grown
     ]
-    return [Figures("Peak memory of a training step, 1 layer of 64, batch 4", headings, rows)]
+    return Figures(title, ("mixer", *(heading.format(column) for column in columns), "growth"), rows)
 
 
 def learning_tables(record: Mapping[str, Any]) -> list[Figures]:
@@ -94,6 +113,7 @@ def _seconds(value: float | None) -> str:
 
 TABLES: Mapping[str, Callable[[Mapping[str, Any]], list[Figures]]] = {
     "throughput": throughput_tables,
+    "mixers": mixers_tables,
     "memory": memory_tables,
     "learning": learning_tables,
 }

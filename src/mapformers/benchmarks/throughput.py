@@ -1,11 +1,7 @@
-"""Training throughput and memory of every registered mixer as a ratio to `rope`, and of `rope` to its peer.
-
-The peer is Llama of `transformers` with fused attention, with as many parameters: its gated MLP has three matrices of
-8/3 the width where ours has two of 4.
-"""
+"""Training throughput and memory of every registered mixer as a ratio to `rope`, and of others' models beside them."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,33 +9,14 @@ import torch
 from torch import nn
 
 from mapformers.benchmarks.measure import interleaved_medians, matmul_peak, peak_memory
+from mapformers.benchmarks.peers import PEERS
+from mapformers.benchmarks.size import Size
 from mapformers.mixers import LAYERS
 from mapformers.model import build_model
 from mapformers.training.config import TrainConfig
 from mapformers.training.optimizer import build_optimizer
 
-PEER = "Llama"
 TOGETHER = 4  # rows in memory at a time, besides `rope`
-
-
-@dataclass(frozen=True)
-class Size:
-    """A model and batch to time."""
-
-    name: str
-    n_layers: int
-    d_model: int
-    n_heads: int
-    batch_size: int
-    length: int
-    vocab_size: int = 21
-    repeats: int = 20
-
-    @property
-    def title(self) -> str:
-        layers = "1 layer" if self.n_layers == 1 else f"{self.n_layers} layers"
-        heads = "1 head" if self.n_heads == 1 else f"{self.n_heads} heads"
-        return f"{self.name}: {layers} of {self.d_model}, {heads}, batch {self.batch_size} x {self.length}"
 
 
 SIZES = {
@@ -73,7 +50,7 @@ def rows() -> dict[str, tuple[str, dict[str, Any]]]:
 def training_step(row: str, size: Size) -> Callable[[], float]:
     """A function that does one forward pass, backward pass and optimiser step, and returns the loss."""
     torch.manual_seed(0)
-    model = peer_model(size) if row == PEER else own_model(row, size)
+    model = PEERS[row].build(size) if row in PEERS else own_model(row, size)
     optimizer = build_optimizer(model, TrainConfig())
     tokens = torch.randint(0, size.vocab_size, (size.batch_size, size.length + 1))
 
@@ -95,30 +72,6 @@ def own_model(row: str, size: Size) -> nn.Module:
     return build_model(name, vocab_size=size.vocab_size, n_layers=size.n_layers, **settings)
 
 
-def peer_model(size: Size) -> nn.Module:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=size.vocab_size,
-        hidden_size=size.d_model,
-        intermediate_size=8 * size.d_model // 3,
-        num_hidden_layers=size.n_layers,
-        num_attention_heads=size.n_heads,
-        max_position_embeddings=size.length,
-        attn_implementation="sdpa",  # type: ignore[call-arg]
-        use_cache=False,
-    )
-    return LlamaForCausalLM(config)
-
-
-def has_peer() -> bool:
-    try:
-        import transformers  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def work(model: nn.Module, size: Size) -> float:
     """Operations of a training step of plain causal attention: 6 for each weight and token, and q kᵀ, P v."""
     weights = sum(p.numel() for p in model.parameters()) - size.vocab_size * size.d_model  # looked up, not multiplied
@@ -126,12 +79,14 @@ def work(model: nn.Module, size: Size) -> float:
     return 6.0 * (weights + attention) * size.batch_size * size.length
 
 
-def throughput(size: Size, repeats: int | None = None, memory: bool = True) -> list[Timing]:
+def throughput(
+    size: Size, repeats: int | None = None, memory: bool = True, peers: Sequence[str] = ("Llama",)
+) -> list[Timing]:
     """Time the rows a few at a time, turn by turn, `rope` always among them, so that ratios are of one moment.
 
     The peak memory of each is measured afterwards, in a process of its own.
     """
-    labels = [*([PEER] if has_peer() else []), *(row for row in rows() if row != "rope")]
+    labels = [*(peer for peer in peers if PEERS[peer].is_there()), *(row for row in rows() if row != "rope")]
     peak = matmul_peak()
     operations = work(own_model("rope", size), size)
     tokens = size.batch_size * size.length

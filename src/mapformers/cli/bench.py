@@ -11,7 +11,8 @@ import tyro
 from rich.console import Console
 
 from mapformers.benchmarks.learning import learning
-from mapformers.benchmarks.memory import memory
+from mapformers.benchmarks.memory import memory, memory_by_batch
+from mapformers.benchmarks.mixers import LENGTHS, TOKENS, mixers
 from mapformers.benchmarks.report import TABLES
 from mapformers.benchmarks.throughput import SIZES, throughput
 from mapformers.cli.parse import parse
@@ -22,14 +23,15 @@ from mapformers.training.run import provenance
 DESCRIPTION = """Measure this machine. Let nothing else run beside it.
 
   mapformers bench throughput      training speed and memory of every mixer as a ratio to rope, and rope to Llama
-  mapformers bench memory          peak memory of a training step from length 1024 to 8192
+  mapformers bench mixers          the same at lengths 256, 1024 and 4096
+  mapformers bench memory          peak memory of a training step by length, and by batch at the paper's size
   mapformers bench learning        sequences and seconds until MapWM knows 2D navigation
 """
 
 
 @dataclass(frozen=True)
 class Arguments:
-    name: tyro.conf.Positional[Literal["throughput", "memory", "learning"]] = "throughput"
+    name: tyro.conf.Positional[Literal["throughput", "mixers", "memory", "learning"]] = "throughput"
     """Which benchmark."""
     sizes: tuple[Literal["smoke", "navigation", "speed"], ...] = ("navigation", "speed")
     """throughput: 1 layer of 64 at batch 128 x 256, and the paper's 12 layers of 768 at length 256."""
@@ -40,7 +42,7 @@ class Arguments:
     goal: float = 0.99
     """learning: the iid accuracy to reach."""
     scale: Literal["smoke", "cpu"] = "cpu"
-    """learning and memory: smoke only shows that it runs."""
+    """mixers, learning and memory: smoke only shows that it runs."""
     write: Path | None = None
     """Also keep the figures in this folder, as bench-NAME.json."""
 
@@ -62,16 +64,31 @@ def main(args: Sequence[str]) -> int:
 
 def measure(asked: Arguments) -> dict[str, Any]:
     """The figures of one benchmark as plain data."""
-    if asked.name == "learning":
-        found = learning(asked.goal, asked.seeds, asked.scale, Console(stderr=True))
-        return {"goal": asked.goal, "scale": asked.scale, "runs": [dataclasses.asdict(run) for run in found]}
-    if asked.name == "memory":
-        grown = memory((64, 128)) if asked.scale == "smoke" else memory()
-        return {"rows": [dataclasses.asdict(row) for row in grown]}
-    timed = {name: throughput(SIZES[name], asked.repeats) for name in asked.sizes}
-    return {
-        "sizes": {
-            name: {"title": SIZES[name].title, "rows": [dataclasses.asdict(timing) for timing in timings]}
-            for name, timings in timed.items()
-        }
-    }
+    return {"throughput": _throughput, "mixers": _mixers, "memory": _memory, "learning": _learning}[asked.name](asked)
+
+
+def _throughput(asked: Arguments) -> dict[str, Any]:
+    sizes = {name: SIZES[name] for name in asked.sizes}
+    return {"sizes": {n: {"title": s.title, "rows": _plain(throughput(s, asked.repeats))} for n, s in sizes.items()}}
+
+
+def _mixers(asked: Arguments) -> dict[str, Any]:
+    tokens, lengths, repeats = (1024, (256,), 1) if asked.scale == "smoke" else (TOKENS, LENGTHS, asked.repeats or 7)
+    timed = mixers(lengths, tokens, repeats)
+    return {"tokens": tokens, "lengths": {str(length): _plain(rows) for length, rows in timed.items()}}
+
+
+def _memory(asked: Arguments) -> dict[str, Any]:
+    smoke = asked.scale == "smoke"
+    large = SIZES["smoke" if smoke else "speed"]
+    grown = memory((64, 128)) if smoke else memory()
+    return {"rows": _plain(grown), "large": large.title, "by_batch": _plain(memory_by_batch(large))}
+
+
+def _learning(asked: Arguments) -> dict[str, Any]:
+    found = learning(asked.goal, asked.seeds, asked.scale, Console(stderr=True))
+    return {"goal": asked.goal, "scale": asked.scale, "runs": _plain(found)}
+
+
+def _plain(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(row) for row in rows]

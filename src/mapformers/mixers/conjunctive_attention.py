@@ -23,7 +23,7 @@ CPU_TILE, DEVICE_TILE = (32, 2**17), (128, 2**25)
 def conjunctive_attention(
     q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, scale: float, context: Context, self_key: bool
 ) -> Tensor:
-    """softmax(scale · (q kᵀ) ⊙ (q_place k_placeᵀ) + mask) v, all of (B, H, L or S + L, D)."""
+    """softmax(scale · (q kᵀ) ⊙ (q_place k_placeᵀ) + mask) v, all of (B, H, L or S + L, ·); pairs share their size."""
     documents = real = None
     if not context.is_undivided:
         documents, real = (flag.repeat_interleave(q.shape[1], dim=0) for flag in (context.documents(), context.real()))
@@ -81,8 +81,8 @@ def _attend(
     start: int,
     self_key: bool,
 ) -> Tensor:
-    """Queries (N, L, D), keys and values (N, S + L, D), N = batch × heads; the query of row 0 is key number S."""
-    out = torch.empty_like(q, memory_format=torch.contiguous_format)
+    """Queries (N, L, ·), keys and values (N, S + L, ·), N = batch × heads; the query of row 0 is key number S."""
+    out = v.new_empty(*q.shape[:2], v.shape[-1])
     for tile in tiles(q, documents, real, start, self_key):
         here, there = (tile.heads, tile.rows), (tile.heads, tile.keys)
         a_x, a_p = _factors(q[here] * scale, k[there], q_place[here], k_place[there])
@@ -136,8 +136,8 @@ def _attend_backward(
 
 
 @_attend.register_fake
-def _(q: Tensor, *rest: object) -> Tensor:
-    return torch.empty_like(q, memory_format=torch.contiguous_format)
+def _(q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, *rest: object) -> Tensor:
+    return v.new_empty(*q.shape[:2], v.shape[-1])
 
 
 @_attend_backward.register_fake

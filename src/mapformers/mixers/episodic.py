@@ -9,19 +9,21 @@ from torch import Tensor, nn
 
 from mapformers.errors import require
 from mapformers.mixers.attention import AttentionOptions, Heads, attend, masked_softmax, remember
+from mapformers.mixers.balance import Balance, joined_key, joined_query
 from mapformers.mixers.conjunctive_attention import conjunctive_attention
 from mapformers.mixers.context import Context
 from mapformers.mixers.layer import LayerShape
 from mapformers.mixers.movement import Movement
 
-Attend = Literal["os", "s", "o"]
+Attend = Literal["os", "s", "o", "gated"]
 Origins = Literal["equal", "independent", "shared"]
 
 
 @dataclass(frozen=True)
 class EpisodicOptions(AttentionOptions):
     attend: Attend = "os"
-    """What is compared: observation and structure (os), structure alone (s), observation alone (o)."""
+    """What is compared: observation and structure (os), structure alone (s), observation alone (o), or a balance of
+    the two that every token learns to set (gated)."""
     origins: Origins = "equal"
     """q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7)."""
     origin_std: float | None = None
@@ -68,8 +70,9 @@ class EpisodicAttention(nn.Module):
     def __init__(self, shape: LayerShape, options: EpisodicOptions):
         super().__init__()
         self.options = options
-        self.heads = Heads(shape, parts=3 if options.attend == "os" else 1, qk_scale=options.qk_scale)
+        self.heads = Heads(shape, parts=1 if options.attend == "s" else 3, qk_scale=options.qk_scale)
         self.path = self.build_path(shape)
+        self.balance = Balance(shape) if options.attend == "gated" else None
         size = (shape.n_heads, shape.head_dim)
         start = torch.randn(size) * options.spread
         self.query_origin = nn.Parameter(start)
@@ -105,31 +108,32 @@ class EpisodicAttention(nn.Module):
             return self.heads.merge(attend(q_place, memory.places, memory.values, context, self.options)), memory
         q, k = qk
         memory = EpisodicMemory(**remember(state, places=k_place, values=v, keys=k), coordinate=reached)
+        if self.balance is not None:
+            q, q_place = map(joined_query, (q, q_place), self.balance(x, context))
         return self.heads.merge(self._attend_both(q, q_place, memory, context)), memory
 
     def _attend_both(self, q: Tensor, q_place: Tensor, memory: EpisodicMemory, context: Context) -> Tensor:
         assert memory.keys is not None
+        k, k_place = memory.keys, memory.places
+        if self.balance is not None:
+            k, k_place = joined_key(k), joined_key(k_place)
+        if context.recording is not None:  # both attentions and their product as matrices, for whoever looks inside
+            a_x, a_p = q @ k.mT / self.heads.head_dim**0.5, q_place @ k_place.mT / self.heads.head_dim**0.5
+            weights = masked_softmax(a_x * a_p / self.options.attn_temperature, context, self.options)
+            context.note(values=memory.values[:, :, context.past.length :], attention=weights, attn_x=a_x, attn_p=a_p)
         scale = 1 / (self.heads.head_dim * self.options.attn_temperature)
-        if context.recording is not None:
-            self._look(q, q_place, memory, context)
-        return conjunctive_attention(
-            q, memory.keys, q_place, memory.places, memory.values, scale, context, self.options.self_key
-        )
-
-    def _look(self, q: Tensor, q_place: Tensor, memory: EpisodicMemory, context: Context) -> None:
-        """Both attentions and their product as matrices, for whoever looks inside."""
-        assert memory.keys is not None
-        scale = self.heads.head_dim**-0.5
-        a_x = q @ memory.keys.mT * scale
-        a_p = q_place @ memory.places.mT * scale
-        weights = masked_softmax(a_x * a_p / self.options.attn_temperature, context, self.options)
-        context.note(values=memory.values[:, :, context.past.length :], attention=weights, attn_x=a_x, attn_p=a_p)
+        return conjunctive_attention(q, k, q_place, k_place, memory.values, scale, context, self.options.self_key)
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """The conjunctive code itself: queries and keys are vec(q ⊗ p) in D² dimensions (sec. 3.2)."""
         rotations, _ = self.path(x, None, context)
         q, k = EpisodicAttention.places(self, rotations)
         *qk, v = self.heads.split(x)
+        if self.balance is not None:
+            a_x, a_p = (a @ b.mT / self.heads.head_dim**0.5 for a, b in (qk, (q, k)))
+            b_x, b_p = self.balance(x, context)
+            logits = (b_x * a_x + 1 - b_x) * (b_p * a_p + 1 - b_p) / self.options.attn_temperature
+            return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
         if self.options.attend == "os":
             q, k = (torch.einsum("bhli,bhlj->bhlij", what, where).flatten(-2) for what, where in zip(qk, (q, k)))
         # 1/√D for each factor, which is 1/√(D²) for the conjunction.

@@ -52,7 +52,9 @@ register_layer(
         {"attend": "s", "self_key": False, "rank": 1},
         {"attend": "o"},
         {"origins": "independent"},
+        {"attend": "gated"},
+        {"attend": "gated", "self_key": False, "attn_temperature": 0.5},
         {"attend": "os", "origins": "shared", "project_position": True, "attn_temperature": 0.5},
     ),
-    benchmarked=({}, {"attend": "s"}),
+    benchmarked=({}, {"attend": "s"}, {"attend": "gated"}),
 )

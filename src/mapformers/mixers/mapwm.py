@@ -1,13 +1,22 @@
 """`mapwm`: the MapFormer of working memory, relative position on a learned map (paper, sec. 3.2 and A.5)."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 from mapformers import lie
 from mapformers.mixers.attention import Heads, Memory, attend, masked_softmax, remember
 from mapformers.mixers.context import Context
+from mapformers.mixers.fading_mapwm import FadingMapWM
 from mapformers.mixers.layer import Block, LayerShape, register_layer
 from mapformers.mixers.path_integrator import MapOptions, PathIntegrator
+
+
+@dataclass(frozen=True)
+class MapWMOptions(MapOptions):
+    decay: bool = False
+    """Whether what lies far along the path also fades, each rotation block at a learned rate."""
 
 
 class MapWM(nn.Module):
@@ -56,7 +65,15 @@ class MapWM(nn.Module):
 register_layer(
     "mapwm",
     summary="MapFormer, working memory: rotary attention whose angle is path-integrated from the tokens.",
-    options=MapOptions,
-    build=lambda shape, options: Block(shape, MapWM(shape, options)),
-    variants=({}, {"rank": 1}, {"self_key": False}, {"rank": 3, "learn_omega": False, "attn_temperature": 0.5}),
+    options=MapWMOptions,
+    build=lambda shape, options: Block(shape, (FadingMapWM if options.decay else MapWM)(shape, options)),
+    variants=(
+        {},
+        {"rank": 1},
+        {"self_key": False},
+        {"rank": 3, "learn_omega": False, "attn_temperature": 0.5},
+        {"decay": True},
+        {"decay": True, "self_key": False, "attn_temperature": 0.5},
+    ),
+    benchmarked=({}, {"decay": True}),
 )
