@@ -88,6 +88,21 @@ def _growth(title: str, grown: Sequence[Mapping[str, Any]], heading: str) -> Fig
     return Figures(title, ("mixer", *(heading.format(column) for column in columns), "growth"), rows)
 
 
+def tasks_tables(record: Mapping[str, Any]) -> list[Figures]:
+    rows = [
+        (
+            row["task"],
+            f"{row['length']}",
+            f"{row['sampled_per_second']:,.0f}",
+            f"{row['trained_per_second']:,.0f}",
+            f"{row['ratio']:.0f} x",
+        )
+        for row in record["rows"]
+    ]
+    headings = ("task", "tokens", "sampled tokens/s", "trained tokens/s", "ratio")
+    return [Figures("Sampling against training MapWM, 1 layer of 64, batch 128, 1 thread", headings, rows)]
+
+
 def learning_tables(record: Mapping[str, Any]) -> list[Figures]:
     runs = record["runs"]
     rows = [(f"seed {run['seed']}", _count(run["sequences"]), _seconds(run["seconds"])) for run in runs]
@@ -115,5 +130,6 @@ TABLES: Mapping[str, Callable[[Mapping[str, Any]], list[Figures]]] = {
     "throughput": throughput_tables,
     "mixers": mixers_tables,
     "memory": memory_tables,
+    "tasks": tasks_tables,
     "learning": learning_tables,
 }

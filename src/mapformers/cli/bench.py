@@ -14,6 +14,7 @@ from mapformers.benchmarks.learning import learning
 from mapformers.benchmarks.memory import memory, memory_by_batch
 from mapformers.benchmarks.mixers import LENGTHS, TOKENS, mixers
 from mapformers.benchmarks.report import TABLES
+from mapformers.benchmarks.tasks import tasks
 from mapformers.benchmarks.throughput import SIZES, throughput
 from mapformers.cli.parse import parse
 from mapformers.errors import require
@@ -25,13 +26,14 @@ DESCRIPTION = """Measure this machine. Let nothing else run beside it.
   mapformers bench throughput      training speed and memory of every mixer as a ratio to rope, and rope to Llama
   mapformers bench mixers          the same at lengths 256, 1024 and 4096
   mapformers bench memory          peak memory of a training step by length, and by batch at the paper's size
+  mapformers bench tasks           how fast tasks are sampled, against how fast MapWM learns from them
   mapformers bench learning        sequences and seconds until MapWM knows 2D navigation
 """
 
 
 @dataclass(frozen=True)
 class Arguments:
-    name: tyro.conf.Positional[Literal["throughput", "mixers", "memory", "learning"]] = "throughput"
+    name: tyro.conf.Positional[Literal["throughput", "mixers", "memory", "tasks", "learning"]] = "throughput"
     """Which benchmark."""
     sizes: tuple[Literal["smoke", "navigation", "speed"], ...] = ("navigation", "speed")
     """throughput: 1 layer of 64 at batch 128 x 256, and the paper's 12 layers of 768 at length 256."""
@@ -42,7 +44,7 @@ class Arguments:
     goal: float = 0.99
     """learning: the iid accuracy to reach."""
     scale: Literal["smoke", "cpu"] = "cpu"
-    """mixers, learning and memory: smoke only shows that it runs."""
+    """mixers, memory, tasks, learning: smoke only shows that it runs."""
     write: Path | None = None
     """Also keep the figures in this folder, as bench-NAME.json."""
 
@@ -64,7 +66,8 @@ def main(args: Sequence[str]) -> int:
 
 def measure(asked: Arguments) -> dict[str, Any]:
     """The figures of one benchmark as plain data."""
-    return {"throughput": _throughput, "mixers": _mixers, "memory": _memory, "learning": _learning}[asked.name](asked)
+    measures = {"throughput": _throughput, "mixers": _mixers, "memory": _memory, "tasks": _tasks, "learning": _learning}
+    return measures[asked.name](asked)
 
 
 def _throughput(asked: Arguments) -> dict[str, Any]:
@@ -83,6 +86,10 @@ def _memory(asked: Arguments) -> dict[str, Any]:
     large = SIZES["smoke" if smoke else "speed"]
     grown = memory((64, 128)) if smoke else memory()
     return {"rows": _plain(grown), "large": large.title, "by_batch": _plain(memory_by_batch(large))}
+
+
+def _tasks(asked: Arguments) -> dict[str, Any]:
+    return {"rows": _plain(tasks(1, 4) if asked.scale == "smoke" else tasks(asked.repeats or 10))}
 
 
 def _learning(asked: Arguments) -> dict[str, Any]:

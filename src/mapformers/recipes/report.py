@@ -35,6 +35,9 @@ def terminal_table(recipe: Recipe, record: Mapping[str, Any], world: str) -> Tab
         table.add_column(heading, justify="right")
     for label in _rows_run(recipe, record, world):
         table.add_row(label, *(cell(found, recipe, label, world, split) for split in recipe.splits))
+    table.add_section()
+    for label, cells in _player_rows(recipe, record, world):
+        table.add_row(label, *cells)
     return table
 
 
@@ -47,6 +50,7 @@ def markdown_table(recipe: Recipe, record: Mapping[str, Any], world: str) -> str
         seeds = found[label, world, next(iter(recipe.splits))].n
         cells = (cell(found, recipe, label, world, split) for split in recipe.splits)
         lines.append(f"| {label} | {seeds} | {' | '.join(cells)} |")
+    lines += [f"| *{label}* | | {' | '.join(cells)} |" for label, cells in _player_rows(recipe, record, world)]
     return "\n".join(lines)
 
 
@@ -58,6 +62,14 @@ def cell(found: Mapping[tuple[str, str, str], Summary], recipe: Recipe, row: str
     figure = f"{ours.mean:.3f}" + (f" ± {ours.std:.3f}" if ours.n > 1 else "")
     printed = recipe.paper.get((row, world, split))
     return f"{figure} ({printed[0]:.2f})" if printed else figure
+
+
+def _player_rows(recipe: Recipe, record: Mapping[str, Any], world: str) -> list[tuple[str, list[str]]]:
+    """What answering by rule gives, where it was measured: the best there is to know, and what needs no map."""
+    measured = record.get("players", {}).get(world, {})
+    return [
+        (f"player: {name}", [f"{scores[split]:.3f}" for split in recipe.splits]) for name, scores in measured.items()
+    ]
 
 
 def _rows_run(recipe: Recipe, record: Mapping[str, Any], world: str) -> list[str]:

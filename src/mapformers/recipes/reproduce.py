@@ -12,8 +12,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from mapformers import players
 from mapformers.errors import UserError, require
+from mapformers.evaluation import evaluate
 from mapformers.recipes.recipe import RECIPES, Recipe, Row
+from mapformers.tasks import build_task
 from mapformers.training.files import read_json, write_json
 from mapformers.training.loop import resume, train
 from mapformers.training.run import RunConfig, RunFolder
@@ -44,6 +47,12 @@ def reproduce(
     ]
     ready = len(cells) - len(todo)
     console.print(f"{recipe.name} at {scale} scale: {len(todo)} runs to do, {ready} done.", highlight=False)
+    measured = record.setdefault("players", {})
+    results.parent.mkdir(parents=True, exist_ok=True)
+    for world in recipe.worlds:
+        if world not in measured:
+            measured[world] = player_scores(recipe, world)
+            write_json(results, record)
     threads = max(1, torch.get_num_threads() // jobs)
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         futures = {pool.submit(run_cell, recipe.name, *_key(cell), scale, runs, threads): cell for cell in todo}
@@ -61,6 +70,18 @@ def reproduce(
             pool.shutdown(cancel_futures=True)  # or the pool would go on with the cells that wait
             raise
     return record
+
+
+def player_scores(recipe: Recipe, world: str) -> dict[str, dict[str, float]]:
+    """What the players without learning score in a world: player -> split -> figure."""
+    task = build_task(recipe.task, **recipe.worlds[world])
+    return {
+        name: {
+            split: float(evaluate(players.build(name, task, split), task, split)[recipe.metric])
+            for split in recipe.splits
+        }
+        for name in players.names(task)
+    }
 
 
 def read_record(path: Path) -> dict[str, Any]:

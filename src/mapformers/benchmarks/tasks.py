@@ -1,0 +1,42 @@
+"""How fast every task is sampled, against how fast the demo's model learns from it; both on one thread."""
+
+from dataclasses import dataclass
+
+import torch
+
+from mapformers.benchmarks.measure import interleaved_medians
+from mapformers.benchmarks.size import Size
+from mapformers.benchmarks.throughput import training_step
+from mapformers.seeding import generator
+from mapformers.tasks import TASKS, build_task
+
+BATCH = 128
+
+
+@dataclass(frozen=True)
+class Sampling:
+    task: str
+    length: int
+    sampled_per_second: float  # tokens
+    trained_per_second: float
+    ratio: float
+
+
+def tasks(repeats: int = 10, batch_size: int = BATCH) -> list[Sampling]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [_sampling(name, repeats, batch_size) for name in TASKS]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _sampling(name: str, repeats: int, batch_size: int) -> Sampling:
+    task = build_task(name)
+    stream = generator(0, "bench tasks")
+    length = task.sample("iid", 1, stream).tokens.shape[1]
+    size = Size(name, 1, 64, 1, batch_size, length, task.vocab_size)
+    steps = {"sample": lambda: task.sample("iid", batch_size, stream), "train": training_step("mapwm", size)}
+    seconds = interleaved_medians(steps, repeats)
+    speed = {what: batch_size * length / took for what, took in seconds.items()}
+    return Sampling(name, length, speed["sample"], speed["train"], speed["sample"] / speed["train"])
