@@ -7,18 +7,21 @@ from rich.table import Table
 
 
 def split_table(splits: Mapping[str, Mapping[str, Mapping[str, Any]]], title: str) -> Table:
-    """One row per split, one column per metric, with the number of cases behind it."""
+    """One row per split, one column per metric, with the number of cases behind it, once where several share it."""
     metrics = list(next(iter(splits.values())))
+    counts = {name: [scores[name]["count"] for scores in splits.values()] for name in metrics}
+    closes = [after is None or counts[name] != counts[after] for name, after in zip(metrics, [*metrics[1:], None])]
     table = Table(title=title, title_justify="left")
-    table.add_column("split")
-    for metric in metrics:
-        table.add_column(metric.replace("_", " "), justify="right")
-        table.add_column("cases", justify="right", style="dim")
+    table.add_column("split", no_wrap=True)
+    for name, close in zip(metrics, closes):
+        table.add_column(name.replace("_", " "), justify="right")
+        if close:
+            table.add_column("cases", justify="right", style="dim")
     for split, scores in splits.items():
         cells = []
-        for name in metrics:
-            value, count = scores[name]["value"], scores[name]["count"]
-            cells += ["–" if value is None else f"{value:.4f}", str(count)]
+        for name, close in zip(metrics, closes):
+            value = scores[name]["value"]
+            cells += ["–" if value is None else f"{value:.4f}", *([str(scores[name]["count"])] if close else [])]
         table.add_row(split, *cells)
     return table
 

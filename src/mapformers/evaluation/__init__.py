@@ -1,5 +1,6 @@
 """Evaluation: any model on any task and split."""
 
 from mapformers.evaluation.evaluate import evaluate
+from mapformers.evaluation.grid import Grid, evaluate_grid
 
-__all__ = ["evaluate"]
+__all__ = ["Grid", "evaluate", "evaluate_grid"]

@@ -3,9 +3,11 @@
 import hashlib
 import json
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +56,9 @@ def reproduce(
             measured[world] = player_scores(recipe, world)
             write_json(results, record)
     threads = max(1, torch.get_num_threads() // jobs)
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(run_cell, recipe.name, *_key(cell), scale, runs, threads): cell for cell in todo}
+    with _sigterm_as_interrupt(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         try:
+            futures = {pool.submit(run_cell, recipe.name, *_key(cell), scale, runs, threads): cell for cell in todo}
             for finished, future in enumerate(as_completed(futures), start=1):
                 run = future.result()
                 key = _key(futures[future])
@@ -67,9 +69,25 @@ def reproduce(
                 line = f"({finished}/{len(todo)}) {key[0]}, {key[1]}, seed {key[2]}: {figures}"
                 console.print(line, highlight=False, soft_wrap=True)
         except BaseException:
+            for child in active_children():  # each saves its run and stops
+                child.terminate()
             pool.shutdown(cancel_futures=True)  # or the pool would go on with the cells that wait
             raise
     return record
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Within it a SIGTERM, which a scheduler sends before it takes the machine away, ends the work as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def player_scores(recipe: Recipe, world: str) -> dict[str, dict[str, float]]:
