@@ -38,3 +38,9 @@ def test_links_and_pictures_are_there():
 def test_generated_documents_are_up_to_date():
     for path, content in documents(ROOT).items():
         assert path.read_text() == content, f"{path.name} is stale: run `mapformers report --write`"
+
+
+@pytest.mark.parametrize("page", ["tasks.md"])
+def test_the_python_of_a_page_runs(page):
+    text = (ROOT / "docs" / page).read_text()
+    exec("\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)), {})

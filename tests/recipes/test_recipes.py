@@ -101,6 +101,9 @@ class Inline:
     def __exit__(self, *_):
         return None
 
+    def shutdown(self, cancel_futures):
+        pass
+
     def submit(self, function, *args):
         future = Future()
         future.set_result(function(*args))

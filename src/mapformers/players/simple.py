@@ -1,5 +1,6 @@
 """Players without a map: what can be scored by answering the same, repeating what was seen, or at random."""
 
+import zlib
 from typing import Any
 
 import torch
@@ -33,11 +34,17 @@ class LastValue(Player):
         self.lag = lag
 
     def __call__(self, tokens: Tensor) -> Tensor:
+        return self.certain(_seen_before(*self._what_was_seen(tokens), self.lag))
+
+    def _what_was_seen(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, L) what was seen, in order, at the front of each row; and how much of it up to each token."""
         seen = ~torch.isin(tokens, torch.tensor(self.task.action_ids, dtype=tokens.dtype))
-        seen_first = torch.argsort(~seen, dim=1, stable=True)
-        place = seen.cumsum(dim=1) - self.lag  # among what was seen
-        found = tokens.gather(1, seen_first.gather(1, place.clamp(min=0)))
-        return self.certain(torch.where(place >= 0, found, 0))
+        return tokens.gather(1, torch.argsort(~seen, dim=1, stable=True)), seen.cumsum(dim=1)
+
+
+def _seen_before(in_order: Tensor, so_far: Tensor, lag: int) -> Tensor:
+    place = so_far - lag
+    return torch.where(place >= 0, in_order.gather(1, place.clamp(min=0)), 0)
 
 
 class BestLag(LastValue):
@@ -46,17 +53,18 @@ class BestLag(LastValue):
     def __init__(self, task: Task[Any], settings: Any):
         super().__init__(task, settings)
         batch = task.sample("iid", LOOKED_AT, generator(0, "best lag"))
-        right = []
-        for lag in range(1, min(64, batch.tokens.shape[1]) + 1):
-            self.lag = lag
-            answers = self(batch.tokens).argmax(dim=-1)
-            right.append(int((answers == batch.targets)[batch.score_mask].sum()))
+        seen = self._what_was_seen(batch.tokens)
+        right = [
+            int((_seen_before(*seen, lag) == batch.targets)[batch.score_mask].sum())
+            for lag in range(1, batch.tokens.shape[1] + 1)
+        ]
         self.lag = 1 + right.index(max(right))
 
 
 class AtRandom(Player):
-    """Any token, all alike."""
+    """Any token, all alike; drawn anew for every sequence, and the same for the same one."""
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        drawn = torch.randint(self.task.vocab_size, tokens.shape, generator=generator(0, "at random"))
-        return self.certain(drawn)
+        streams = (generator(0, "at random", zlib.crc32(row.numpy().tobytes())) for row in tokens.cpu())
+        drawn = [torch.randint(self.task.vocab_size, tokens.shape[1:], generator=stream) for stream in streams]
+        return self.certain(torch.stack(drawn).to(tokens.device))

@@ -1,0 +1,45 @@
+"""The examples run as they stand, in a process of their own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SMALL = ["--steps", "2", "--sequences", "4", "--walk", "16"]
+
+
+def run(*command: str, **environment: str) -> str:
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100", "HF_HUB_OFFLINE": "1", **environment}
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=variables, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows_of(output: str) -> dict[str, list[str]]:
+    """The cells of the printed table by the name of their row."""
+    lines = [re.split(r"\s*│\s*", line.strip("│ \n")) for line in output.splitlines() if line.startswith("│")]
+    return {cells[0]: cells[1:] for cells in lines}
+
+
+PLAYERS = {f"player: {name}" for name in ("perfect", "commonest", "last-value", "best-lag", "random")}
+OWN = "own function: a turn back"
+
+
+def test_own_models_are_measured_beside_the_players():
+    pytest.importorskip("transformers", reason="the example measures a Llama")
+    rows = rows_of(run(str(EXAMPLES / "evaluate_your_model.py"), *SMALL))
+    assert set(rows) == {"Llama after 2 steps", OWN, *PLAYERS}
+    assert rows["player: perfect"] == ["1.000"] * 3
+    assert all(0 <= float(cell) <= 1 for cells in rows.values() for cell in cells)
+
+
+def test_the_example_does_without_transformers(tmp_path):
+    """A module of that name that cannot be imported stands in for one that is not installed."""
+    (tmp_path / "transformers.py").write_text('raise ImportError("not here")\n')
+    output = run(str(EXAMPLES / "evaluate_your_model.py"), *SMALL, PYTHONPATH=str(tmp_path))
+    assert "Llama is left out: it needs transformers" in output
+    assert set(rows_of(output)) == {OWN, *PLAYERS}
