@@ -11,7 +11,7 @@ from mapformers.mixers import LAYERS
 from mapformers.training.config import TrainConfig
 from mapformers.training.optimizer import build_optimizer, learning_rate, set_learning_rate, split_parameters
 
-EXEMPT = {"omega", "gain", "query_origin", "key_origin", "A_log"}
+EXEMPT = {"omega", "gain", "query_origin", "key_origin", "A_log", "rate_log", "decay_log"}
 VARIANTS = [(name, variant) for name in LAYERS for variant in LAYERS[name].variants]
 
 

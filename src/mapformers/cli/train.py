@@ -94,7 +94,7 @@ def run_config(args: Sequence[str]) -> tuple[Choice, RunConfig]:
     choice = parse_known(Choice, quiet, PROG)
     task_entry, layer = TASKS[choice.task], LAYERS[choice.model]
     task = task_entry.build(parse_known(task_entry.settings, quiet, PROG))
-    suggested = suggested_settings(choice.model, task.model_defaults())
+    suggested = suggested_settings(choice.model, task.suggestions())
     sizes = {key: suggested.pop(key) for key in list(suggested) if key in Sizes.__dataclass_fields__}
 
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [

@@ -50,7 +50,7 @@ class Recipe:
         entry = TASKS[self.task]
         settings: Any = from_dict(entry.settings, self.worlds[world])
         task = entry.build(settings)
-        options = {**suggested_settings(row.model, task.model_defaults()), **row.options}
+        options = {**suggested_settings(row.model, task.suggestions()), **row.options}
         model = model_config(row.model, vocab_size=task.vocab_size, **options)
         train = from_dict(TrainConfig, {**to_dict(task.training(scale)), **row.train})
         return RunConfig(self.task, settings, model, train, seed)

@@ -136,6 +136,10 @@ class Task(ABC, Generic[World]):
         """Model options this task suggests (used where a mixer has them and the user says nothing)."""
         return {}
 
+    def suggestions(self) -> dict[str, Any]:
+        """What a model may be told of this task: the defaults for it, and which tokens act."""
+        return {"action_ids": tuple(self.action_ids), **self.model_defaults()}
+
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Mean cross-entropy over the targets that count for the loss, those of ``batch.loss_mask``."""
         if bool(batch.loss_mask.all()):

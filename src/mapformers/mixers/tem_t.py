@@ -1,0 +1,162 @@
+"""`tem-t`: the TEM-transformer (Whittington, Warren, Behrens 2022), a control that is told which tokens are actions.
+
+Position is a vector e that each action multiplies by a matrix of its own, whatever the observations say; attention
+compares positions alone and reads out what was observed there. Nothing makes the matrices invertible or commuting,
+and since each step needs the one before, the walk is a loop: what the maps of this library do without.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from mapformers.errors import require, require_finite
+from mapformers.mixers.attention import Heads, remember
+from mapformers.mixers.context import Context
+from mapformers.mixers.layer import Block, LayerShape, register_layer
+from mapformers.mixers.tem_walk import Activation, activate, normed, walk
+
+# The start, the best of three on iid in 2D navigation, but by no more than seeds differ. Rotations near the identity
+# commute to first order; from 0.1 on, opposite actions soon cancelled but after 300 steps others did not commute.
+NEAR = 0.02  # spread of the generators of W_a
+COMPARE = 0.5  # W_e over the identity
+
+
+@dataclass(frozen=True)
+class TemTOptions:
+    """Those of attention, less `self_key`: here keys are strictly earlier by definition."""
+
+    action_ids: tuple[int, ...] = ()
+    """The tokens that are actions (those of the task); a model cannot be built without."""
+    act: Activation = "linear"
+    """What follows the matrix of an action, before the norm."""
+    attn_temperature: float = 1.0
+    """Divides the final attention logits, once."""
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+        ids = self.action_ids
+        require(all(i >= 0 for i in ids), f"action_ids are tokens, counted from 0; {min(ids, default=0)} is none.")
+        require(len(set(ids)) == len(ids), f"action_ids must name each action once, not {list(ids)}.")
+        allowed = get_args(Activation)
+        require(self.act in allowed, f"act must be one of {', '.join(allowed)}, not {self.act!r}.")
+        require(self.attn_temperature > 0, f"attn_temperature must be above 0, not {self.attn_temperature}.")
+
+
+class TemMemory(NamedTuple):
+    keys: Tensor  # (B, H, S, D) where each token stood, as it is compared
+    values: Tensor  # (B, H, S, D)
+    observed: Tensor  # (B, S) True where a token was an observation: neither an action nor padding
+    place: Tensor  # (B, H, D) where we stand: e, in float32 or better
+
+
+class TemT(nn.Module):
+    """e_t = norm(act(e_{t−1} W_a)) at an action a, e_t = e_{t−1} elsewhere; q = k = e W_e, v = x W_x.
+
+    y_t = softmax(q_t K_{<t}ᵀ/√D) V_{<t} over the observations strictly earlier in the document; 0 where there are none.
+    Every head walks a map of its own, with its own W_a, W_e and start e_0. The layer norm has no parameters. As W_a
+    counts at its own token, the query at an action already stands where the next observation will be made.
+    """
+
+    action_of: Tensor
+
+    def __init__(self, shape: LayerShape, options: TemTOptions):
+        super().__init__()
+        ids = options.action_ids
+        require(
+            len(ids) > 0, "tem-t must be told which tokens are actions: give action_ids=task.action_ids (--action-ids)."
+        )
+        self.options = options
+        self.heads = Heads(shape, parts=1)
+        h, d = shape.n_heads, shape.head_dim
+        self.moves = nn.Parameter(rotations(len(ids) * h, d).view(len(ids), h, d, d))  # W_a
+        self.origin = nn.Parameter(torch.randn(h * d))  # e_0
+        self.compare = nn.Parameter(COMPARE * torch.eye(d).repeat(h, 1, 1))  # W_e
+        table = torch.full((max(ids) + 2,), -1)  # the last entry stands for all tokens beyond
+        table[list(ids)] = torch.arange(len(ids))
+        self.register_buffer("action_of", table, persistent=False)
+
+    def actions(self, context: Context) -> Tensor:
+        """(B, L) the number of the action each token is, −1 where it is none."""
+        action = self.action_of[context.tokens.clamp(max=len(self.action_of) - 1)]
+        return action if context.padding_mask is None else action.masked_fill(~context.padding_mask, -1)
+
+    def weights(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """W_a (A, H, D, D) and the normalised e_0 (H, D), in float32 or better."""
+        wide = torch.promote_types(dtype, torch.float32)
+        return self.moves.to(wide), normed(self.origin.to(wide).view(self.moves.shape[1:3]))
+
+    def forward(self, x: Tensor, state: TemMemory | None, context: Context) -> tuple[Tensor, TemMemory]:
+        (v,) = self.heads.split(x)
+        action = self.actions(context)
+        with torch.autocast(x.device.type, enabled=False):
+            moves, origin = self.weights(x.dtype)
+            start = origin.expand(len(x), -1, -1) if state is None else state.place
+            places = walk(moves, origin, start, action, context.reset, self.options.act)  # (B, L, H, D)
+        k = (places.transpose(1, 2) @ self.compare.to(places.dtype)).to(v.dtype)
+        observed = action < 0 if context.padding_mask is None else (action < 0) & context.padding_mask
+        if state is not None:
+            observed = torch.cat((state.observed, observed), dim=1)
+        memory = TemMemory(**remember(state, keys=k, values=v), observed=observed, place=places[:, -1])
+        context.note(coordinate=places, values=v)
+        return self.heads.merge(self._recall(k, memory, context)), memory
+
+    def _recall(self, q: Tensor, memory: TemMemory, context: Context) -> Tensor:
+        scale = 1 / (self.heads.head_dim**0.5 * self.options.attn_temperature)
+        visible = self.visible(memory.observed, context)
+        found = visible.any(dim=-1, keepdim=True)
+        shown = visible | ~found  # no row may be empty: who has nothing to see is shown everything, and told nothing
+        if context.recording is not None:
+            logits = q @ memory.keys.mT * scale
+            weights = logits.masked_fill(~shown, -torch.inf).softmax(dim=-1)
+            context.note(attn_p=logits, attention=weights.masked_fill(~found, 0.0))
+        recalled = scaled_dot_product_attention(q, memory.keys, memory.values, attn_mask=shown, scale=scale)
+        return recalled.masked_fill(~found, 0.0)
+
+    @staticmethod
+    def visible(observed: Tensor, context: Context) -> Tensor:
+        """(B, 1, L, S + L): the observations of its document strictly before each token."""
+        earlier = context.attention_mask(self_key=False).tril(context.past.length - 1)  # the first sees not even itself
+        return earlier & observed[:, None, None]
+
+    def reference(self, x: Tensor, context: Context) -> Tensor:
+        """Walk token by token, then compare with every earlier observation."""
+        (v,) = self.heads.split(x)
+        action, (moves, origin) = self.actions(context), self.weights(x.dtype)
+        place, places = origin.expand(len(x), -1, -1), []
+        for t in range(x.shape[1]):
+            if context.reset is not None:
+                place = torch.where(context.reset[:, t, None, None], origin, place)
+            moved = torch.einsum("bhi,bhij->bhj", place, moves[action[:, t].clamp(min=0)])
+            place = torch.where(action[:, t, None, None] >= 0, normed(activate(moved, self.options.act)), place)
+            places.append(place)
+        q = torch.einsum("bthi,hij->bhtj", torch.stack(places, dim=1), self.compare)
+        logits = torch.einsum("bhti,bhsi->bhts", q, q) / self.heads.head_dim**0.5 / self.options.attn_temperature
+        document, observed = context.documents(), (action < 0) & context.real()
+        seen = (document[:, :, None] == document[:, None, :]) & observed[:, None, :]
+        weights = logits.exp() * seen.unsqueeze(1).tril(-1)
+        total = weights.sum(dim=-1, keepdim=True)
+        return self.heads.merge(weights @ v / torch.where(total > 0, total, 1.0))
+
+
+def rotations(n: int, size: int) -> Tensor:
+    """n random rotations near the identity, (n, size, size)."""
+    skew = NEAR * torch.randn(n, size, size)
+    return torch.linalg.matrix_exp(skew - skew.mT)
+
+
+TOLD = {"action_ids": (0, 1, 2)}
+register_layer(
+    "tem-t",
+    summary="TEM-transformer: a matrix per action walks the map; is told which tokens are actions (a control).",
+    options=TemTOptions,
+    build=lambda shape, options: Block(shape, TemT(shape, options)),
+    variants=(
+        TOLD,
+        {"action_ids": (7, 2, 5, 0), "act": "relu"},
+        {"action_ids": (1, 4, 9, 10), "act": "tanh", "attn_temperature": 0.5},
+    ),
+    benchmarked=({"action_ids": (0, 1, 2, 3)},),
+)
