@@ -1,4 +1,4 @@
-"""SO(n): exponentials and path products against PyTorch's matrix exponential and an explicit loop, in float64."""
+"""SO(n): exponentials and carried vectors against PyTorch's matrix exponential and an explicit loop, in float64."""
 
 import pytest
 import torch
@@ -6,113 +6,201 @@ from torch import Tensor
 
 from helpers import assert_same
 from mapformers import lie
-from mapformers.lie import orthogonal, path_products, quaternions
+from mapformers.lie import carrying, orthogonal, quaternions, timeline
+from mapformers.lie.generators import coefficients, n_generators, skew, wedge
 
 F64 = torch.float64
 each_n = pytest.mark.parametrize("n", [2, 3, 4, 6, 8])
 
 
 def angles(n: int, *shape: int, scale: float = 2.0, dtype: torch.dtype = F64) -> Tensor:
-    return scale * torch.randn(orthogonal.n_generators(n), *shape, dtype=dtype)
+    return scale * torch.randn(n_generators(n), *shape, dtype=dtype)
 
 
 def batched(matrices: Tensor) -> Tensor:
-    """(n, n, N) -> (N, n, n)."""
-    return matrices.permute(2, 0, 1)
+    """(n, n, …) -> (…, n, n)."""
+    return matrices.movedim((0, 1), (-2, -1))
+
+
+def matrix_exp(theta: Tensor, n: int) -> Tensor:
+    """exp(Σ_k θ_k S_k), (K, …) -> (…, n, n), by PyTorch."""
+    return torch.linalg.matrix_exp(batched(skew(theta, n)))
+
+
+def test_generators_and_their_wedge():
+    theta = angles(4, 5)
+    matrix = skew(theta, 4)
+    assert_same(matrix, -matrix.transpose(0, 1))
+    assert_same(coefficients(matrix), theta)
+    dx, x = torch.randn(2, 4, 3, 5, dtype=F64)
+    assert_same((wedge(dx, x) * theta).sum(), torch.einsum("ivN,ijN,jvN->", dx, matrix, x))
 
 
 def test_block_two_turns_as_every_other_rotation_here():
     theta = angles(2, 7)
-    turned = orthogonal.exponential(orthogonal.skew(theta, 2))
-    assert_same(batched(turned), lie.rotation_matrix(theta.T))
+    assert_same(batched(orthogonal.exponential(theta, 2)), lie.rotation_matrix(theta.T))
 
 
 @each_n
 @pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 30.0])
 def test_exponential_equals_matrix_exp(n, scale):
-    a = orthogonal.skew(angles(n, 50, scale=scale), n)
-    found = batched(orthogonal.exponential(a))
-    torch.testing.assert_close(found, torch.linalg.matrix_exp(batched(a)), rtol=0, atol=1e-10)
+    theta = angles(n, 50, scale=scale)
+    found = batched(orthogonal.exponential(theta, n))
+    torch.testing.assert_close(found, matrix_exp(theta, n), rtol=0, atol=1e-10)
     torch.testing.assert_close(found @ found.mT, torch.eye(n, dtype=F64).expand_as(found), rtol=0, atol=1e-10)
 
 
 @each_n
-def test_gradient_of_the_exponential_equals_that_of_matrix_exp(n):
-    theta = angles(n, 20).requires_grad_()
-    grad = torch.randn(n, n, 20, dtype=F64)
-    a = orthogonal.skew(theta, n)
-    (expected,) = torch.autograd.grad((torch.linalg.matrix_exp(batched(a)) * batched(grad)).sum(), theta)
-    found = orthogonal.unskew(orthogonal.exponential_backward(a.detach(), grad))
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-
-
-def test_many_matrices_are_worked_on_in_parts(monkeypatch):
-    a = orthogonal.skew(angles(3, 25), 3)
-    whole = orthogonal.exponential(a), orthogonal.exponential_backward(a, a)
-    monkeypatch.setattr(orthogonal, "CHUNK", 4)
-    assert_same(orthogonal.exponential(a), whole[0])
-    assert_same(orthogonal.exponential_backward(a, a), whole[1])
-
-
-def walk(theta: Tensor, n: int) -> Tensor:
-    """P_t = W_t P_{t−1} one step at a time, by matrix_exp: (K, L, M) -> (n, n, L, M)."""
-    place, places = torch.eye(n, dtype=theta.dtype), []
-    for t in range(theta.shape[1]):
-        place = torch.linalg.matrix_exp(batched(orthogonal.skew(theta[:, t], n))) @ place
-        places.append(place)
-    return torch.stack(places).permute(2, 3, 0, 1)
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 8.0])
+def test_exponential_is_as_good_in_float32(n, scale):
+    theta = angles(n, 500, scale=scale)
+    found = batched(orthogonal.exponential(theta.float(), n))
+    assert (found - matrix_exp(theta.float().double(), n)).abs().max() < 1e-6 * max(1, scale)
 
 
 @each_n
-@pytest.mark.parametrize("length", [1, 2, 3, 16, 29])
-def test_path_products_and_their_gradient_equal_the_explicit_loop(n, length):
-    theta = angles(n, length, 3).requires_grad_()
-    found, expected = path_products.rotation_products(theta, n), walk(theta, n)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
-    weight = torch.randn_like(found)
-    gradients = [torch.autograd.grad(products, theta, weight)[0] for products in (found, expected)]
-    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 2.0, 8.0])
+def test_gradient_of_the_exponential_equals_that_of_matrix_exp(n, scale):
+    """X on ε in e^ε W is the gradient G = X W on W, with X skew."""
+    theta = angles(n, 20, scale=scale).requires_grad_()
+    x = angles(n, 20)
+    w = matrix_exp(theta, n)
+    (expected,) = torch.autograd.grad(w, theta, batched(skew(x, n)) / 2 @ w.detach())
+    ways = [orthogonal, quaternions] if n in (3, 4) else [orthogonal]
+    for way in ways:
+        found = way.exponential_gradient(theta.detach(), x)
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_many_matrices_are_worked_on_in_parts(monkeypatch):
+    theta, x = angles(6, 25), angles(6, 25)
+    whole = orthogonal.exponential(theta, 6), orthogonal.exponential_gradient(theta, x)
+    monkeypatch.setattr(orthogonal, "CHUNK", 4)
+    assert_same(orthogonal.exponential(theta, 6), whole[0])
+    assert_same(orthogonal.exponential_gradient(theta, x), whole[1])
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 16, 29])
+def test_time_is_cut_and_joined_and_summed_from_behind(length):
+    x = torch.randn(3, length, 2, dtype=F64)
+    cut = timeline.cut(x)
+    assert_same(timeline.joined(cut, length), x)
+    assert_same(timeline.at(cut.movedim(3, 0), length - 1), x[:, -1].T)
+    later = timeline.sum_of_later(cut.movedim(3, 0).contiguous())
+    assert_same(timeline.joined(later.movedim(0, 3), length), x.flip(1).cumsum(dim=1).flip(1))
+
+
+class Path:
+    """A path of L steps of G rotations in B sequences, and the same by an explicit loop over matrix exponentials."""
+
+    def __init__(self, n: int, length: int, scale: float = 2.0, groups: int = 2, batch: int = 3):
+        self.n, self.length = n, length
+        self.steps = angles(n, batch, length, groups, scale=scale).requires_grad_()  # (K, B, L, G)
+        self.theta = timeline.cut(self.steps.permute(1, 2, 0, 3)).permute(3, 4, 0, 1, 2).contiguous()
+        self.p = carrying.walk(self.theta.detach(), n)
+
+    def walked(self) -> Tensor:
+        """P_t = W_t P_{t−1} one step at a time: (B, L, G, n, n)."""
+        place, places = torch.eye(self.n, dtype=F64), []
+        for t in range(self.length):
+            place = matrix_exp(self.steps[:, :, t], self.n) @ place
+            places.append(place)
+        return torch.stack(places, dim=1)
+
+    def in_order(self, y: Tensor) -> Tensor:
+        """(n, m, G, S, T, B) -> (B, L, G, n, m)."""
+        return timeline.joined(y.permute(3, 4, 5, 2, 0, 1), self.length)
+
+    def assert_same(self, found: Tensor, expected: Tensor, *inputs: Tensor) -> None:
+        """In value and gradient."""
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+        weight, inputs = torch.randn_like(found), (self.steps, *inputs)
+        gradients = [torch.autograd.grad(y, inputs, weight, retain_graph=True) for y in (found, expected)]
+        torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+
+
+lengths = pytest.mark.parametrize("length", [1, 2, 3, 16, 29])
+
+
+@each_n
+@lengths
+def test_products_along_a_path_equal_the_explicit_loop(n, length):
+    path = Path(n, length)
+    path.assert_same(path.in_order(carrying.products(path.theta, path.p, n)), path.walked())
+
+
+@each_n
+@lengths
+def test_where_a_path_ends_equals_the_explicit_loop(n, length):
+    path = Path(n, length)
+    end = carrying.reached(path.theta, path.p, n, length - 1)
+    path.assert_same(end.permute(3, 2, 0, 1), path.walked()[:, -1])
+
+
+@each_n
+@lengths
+@pytest.mark.parametrize("back", [False, True], ids=["forth", "back"])
+@pytest.mark.parametrize("fixed", [False, True], ids=["tokens", "origins"])
+def test_carried_vectors_equal_the_explicit_loop(n, length, back, fixed):
+    path = Path(n, length)
+    times = path.theta.shape[2:]
+    x = torch.randn(n, 2, 2, *((1, 1, 1) if fixed else times), dtype=F64, requires_grad=True)
+    found = path.in_order(carrying.carried(path.theta, path.p, x, n, back))
+    rotations = path.walked().mT if back else path.walked()
+    path.assert_same(found, rotations @ path.in_order(x.expand(-1, -1, -1, *times)), x)
 
 
 @pytest.mark.parametrize("n", [3, 4])
 @pytest.mark.parametrize("scale", [0.0, 1e-6, 1e-2, 3.0])
 def test_quaternions_rotate_as_matrices_do(n, scale):
-    """In value and gradient, for angles of any size; near 0 the Jacobian is a series."""
-    theta = angles(n, 20, 3, scale=scale)
-    by_matrices, by_quaternions = (way.rotation_products(theta, n) for way in (orthogonal, quaternions))
-    torch.testing.assert_close(by_quaternions, by_matrices, rtol=0, atol=1e-12)
-    grad = torch.randn_like(by_matrices)
-    gradients = [way.rotation_products_backward(theta, by_matrices, grad) for way in (orthogonal, quaternions)]
-    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-9, atol=1e-10)
+    """In value and gradient, for angles of any size."""
+    theta, x = angles(n, 2, 5, 4, 3, scale=scale), torch.randn(n, 2, 2, 5, 4, 3, dtype=F64)
+    by_matrices, by_quaternions = (way.walk(theta) for way in (orthogonal, quaternions))
+    torch.testing.assert_close(quaternions.matrices(by_quaternions), by_matrices, rtol=0, atol=1e-12)
+    found, expected = (
+        way.exponential_gradient(theta, way.gathered(p, x.flip(0), x))
+        for way, p in ((quaternions, by_quaternions), (orthogonal, by_matrices))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
 
 
-def test_paths_are_worked_on_in_parts(monkeypatch):
-    theta = angles(4, 6, 7).requires_grad_()
-    whole = path_products.rotation_products(theta, 4)
+@pytest.mark.parametrize("n", [4, 6])
+def test_paths_are_worked_on_in_parts(n, monkeypatch):
+    path = Path(n, 7, groups=3)
+    x = torch.randn(n, 2, 3, 1, 1, 1, dtype=F64)
+    whole = carrying.carried(path.theta, path.p, x, n, False)
     weight = torch.randn_like(whole)
-    (expected,) = torch.autograd.grad(whole, theta, weight)
-    monkeypatch.setattr(path_products, "NUMBERS", 200)
-    parts = path_products.rotation_products(theta, 4)
+    (expected,) = torch.autograd.grad(whole, path.steps, weight, retain_graph=True)
+    monkeypatch.setattr(carrying, "NUMBERS", 1)
+    assert_same(carrying.walk(path.theta.detach(), n), path.p)
+    parts = carrying.carried(path.theta, path.p, x, n, False)
     assert_same(parts, whole)
-    assert_same(torch.autograd.grad(parts, theta, weight)[0], expected)
+    assert_same(torch.autograd.grad(parts, path.steps, weight)[0], expected)
 
 
-def test_the_operator_keeps_its_promises_to_the_compiler():
-    torch.library.opcheck(path_products.rotation_products, (angles(3, 5, 2).requires_grad_(), 3))
+@pytest.mark.parametrize("n", [4, 6])
+def test_the_operators_keep_their_promises_to_the_compiler(n):
+    path = Path(n, 5)
+    theta = path.theta.detach().requires_grad_()
+    x = torch.randn(n, 2, 2, 1, 1, 1, dtype=F64, requires_grad=True)
+    torch.library.opcheck(carrying.walk, (theta.detach(), n))
+    torch.library.opcheck(carrying.carried, (theta, path.p, x, n, False))
+    torch.library.opcheck(carrying.reached, (theta, path.p, n, 4))
 
 
 @each_n
 def test_a_long_path_stays_a_rotation_in_float32(n):
     """4096 random steps and their inverses, in reversed order, lead back."""
-    out = angles(n, 4096, 4, scale=0.5, dtype=torch.float32)
-    there_and_back = path_products.rotation_products(torch.cat((out, -out.flip(1)), dim=1), n)
-    end = batched(there_and_back[:, :, -1])
+    out = angles(n, 4, 4096, 1, scale=0.5, dtype=torch.float32)
+    there_and_back = timeline.cut(torch.cat((out, -out.flip(2)), dim=2).permute(1, 2, 0, 3))
+    theta = there_and_back.permute(3, 4, 0, 1, 2).contiguous()
+    end = carrying.reached(theta, carrying.walk(theta, n), n, 8191).permute(3, 2, 0, 1)
     assert (end - torch.eye(n)).abs().max() < 2e-3
     assert (end @ end.mT - torch.eye(n)).abs().max() < 2e-3
 
 
 def test_order_matters_and_in_the_plane_it_does_not():
-    theta = angles(3, 2, 1)
-    assert (walk(theta, 3)[:, :, -1] - walk(theta.flip(1), 3)[:, :, -1]).abs().max() > 0.1
-    theta = angles(2, 2, 1)
-    assert_same(walk(theta, 2)[:, :, -1], walk(theta.flip(1), 2)[:, :, -1])
+    for n, matters in ((3, True), (2, False)):
+        theta = angles(n, 2)
+        there, back = (matrix_exp(theta[:, t], n) for t in (0, 1))
+        assert ((there @ back - back @ there).abs().max() > 0.1) == matters

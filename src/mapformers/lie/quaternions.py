@@ -1,143 +1,153 @@
-"""SO(3) and SO(4) by unit quaternions: products along a path without matrix exponentials.
+"""SO(3) and SO(4) by unit quaternions: paths without matrices or their exponentials.
 
 A rotation of R⁴ is x ↦ p x q̄ with two unit quaternions, one of R³ (the imaginary ones) is x ↦ p x p̄; composing
 rotations multiplies their quaternions, and exp is a cosine and a sine. Quaternions are kept entries first, (4, …), pure
-ones as vectors (3, …), and S streams of them side by side: (4, S, L, M), S = 2 for SO(4) and 1 for SO(3).
+ones as vectors (3, …), and S streams of them side by side: (4, S, …), S = 2 for SO(4) and 1 for SO(3).
 """
-
-import math
 
 import torch
 from torch import Tensor
 
-from mapformers.lie.orthogonal import multiply, transpose, unskew
+from mapformers.lie import timeline
+from mapformers.lie.generators import wedge
+
+# ab = Σ_j SIGNS[i][j] a_j b_{i xor j} in component i (Hamilton), and the same with a or b conjugated.
+SIGNS = ((1, -1, -1, -1), (1, 1, 1, -1), (1, -1, 1, 1), (1, 1, -1, 1))
 
 
-def half_angles(theta: Tensor, n: int) -> Tensor:
-    """The pure quaternions (3, S, …) whose exponentials rotate as exp(Σ_k θ_k S_k), θ (K, …); see orthogonal.skew."""
-    if n == 3:
+def _terms(conjugate: str) -> list[list[tuple[int, int, int]]]:
+    """(sign, index of a, index of b) of every term of every component, a positive one first."""
+    terms = []
+    for i, signs in enumerate(SIGNS):
+        flips = [(conjugate == "a" and j > 0) + (conjugate == "b" and i ^ j > 0) for j in range(4)]
+        row = [(sign * (-1) ** flip, j, i ^ j) for j, (sign, flip) in enumerate(zip(signs, flips))]
+        terms.append(sorted(row, reverse=True))
+    return terms
+
+
+TERMS = {conjugate: _terms(conjugate) for conjugate in ("", "a", "b")}
+
+
+def product(a: Tensor, b: Tensor, *, conjugate: str = "", out: Tensor | None = None) -> Tensor:
+    """Hamilton's product a b of (4, …), with "a" or "b" conjugated on the way; ``out`` must be neither of them."""
+    if out is None:
+        out = a.new_empty(torch.broadcast_shapes(a.shape, b.shape))
+    left, right = a.unbind(0), b.unbind(0)
+    for component, ((_, j, k), *others) in zip(out.unbind(0), TERMS[conjugate]):
+        torch.mul(left[j], right[k], out=component)
+        for sign, j, k in others:
+            component.addcmul_(left[j], right[k], value=sign)
+    return out
+
+
+def half_angles(theta: Tensor) -> Tensor:
+    """The pure quaternions (3, S, …) whose exponentials rotate as exp(Σ_k θ_k S_k), θ (K, …); see generators.skew."""
+    pure = theta.new_empty(3, theta.shape[0] // 3, *theta.shape[1:])
+    if theta.shape[0] == 3:
         xy, xz, yz = theta
-        return torch.stack((yz, -xz, xy)).unsqueeze(1) / 2
+        torch.mul(yz, 0.5, out=pure[0, 0]), torch.mul(xz, -0.5, out=pure[1, 0]), torch.mul(xy, 0.5, out=pure[2, 0])
+        return pure
     a, b, c, d, e, f = theta  # planes 01, 02, 03, 12, 13, 23: the matrix is u x − x v
-    u, v = torch.stack((a + f, b - e, c + d)), torch.stack((f - a, -e - b, d - c))
-    return torch.stack((u, v), dim=1) / 2
+    u, v = pure.unbind(1)
+    torch.add(f, a, out=u[0]), torch.sub(b, e, out=u[1]), torch.add(d, c, out=u[2])
+    torch.sub(f, a, out=v[0]), torch.add(b, e, out=v[1]).neg_(), torch.sub(d, c, out=v[2])
+    return pure.mul_(0.5)
 
 
-def half_angles_transposed(pure: Tensor, n: int) -> Tensor:
+def half_angles_transposed(pure: Tensor) -> Tensor:
     """The transpose of :func:`half_angles`: (3, S, …) -> (K, …)."""
-    if n == 3:
-        x, y, z = pure[:, 0] / 2
-        return torch.stack((z, -y, x))
-    u, v = pure[:, 0] / 2, pure[:, 1] / 2
-    return torch.stack((u[0] - v[0], u[1] - v[1], u[2] - v[2], u[2] + v[2], -u[1] - v[1], u[0] + v[0]))
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """Hamilton's product of (4, …)."""
-    (w, x, y, z), (s, t, u, v) = a, b
-    return torch.stack(
-        (
-            w * s - x * t - y * u - z * v,
-            w * t + x * s + y * v - z * u,
-            w * u - x * v + y * s + z * t,
-            w * v + x * u - y * t + z * s,
-        )
-    )
+    streams = pure.shape[1]
+    theta = pure.new_empty(3 * streams, *pure.shape[2:])
+    if streams == 1:
+        x, y, z = pure[:, 0]
+        torch.mul(z, 0.5, out=theta[0]), torch.mul(y, -0.5, out=theta[1]), torch.mul(x, 0.5, out=theta[2])
+        return theta
+    u, v = pure.unbind(1)
+    torch.sub(u, v, out=theta[:3])
+    torch.add(u[2], v[2], out=theta[3]), torch.add(u[1], v[1], out=theta[4]).neg_(), torch.add(u[0], v[0], out=theta[5])
+    return theta.mul_(0.5)
 
 
 def exponential(pure: Tensor) -> Tensor:
     """exp of pure quaternions, (3, …) -> (4, …): cos|u| + u sin|u|/|u|."""
-    size = torch.linalg.vector_norm(pure, dim=0)
-    return torch.cat((size.cos().unsqueeze(0), pure * torch.sinc(size / math.pi)))
+    out = pure.new_empty(4, *pure.shape[1:])
+    size = norm(pure)
+    torch.mul(pure, sinc(size), out=out[1:])
+    torch.cos(size, out=out[0])
+    return out
 
 
-def prefix_products(w: Tensor) -> Tensor:
-    """p_t = w_t … w_1 along dimension 2 of (4, S, L, M), in blocks of √L steps (see orthogonal.prefix_products)."""
-    length = w.shape[2]
-    step = math.isqrt(max(0, length - 1)) + 1
-    blocks = -(-length // step)
-    spare = torch.zeros_like(w[:, :, :1]).expand(-1, -1, blocks * step - length, -1).clone()
-    spare[0] = 1.0
-    within = torch.cat((w, spare), dim=2).unflatten(2, (blocks, step))
-    for j in range(1, step):
-        within[:, :, :, j] = product(within[:, :, :, j], within[:, :, :, j - 1])
-    for block in range(1, blocks):
-        within[:, :, block] = product(within[:, :, block], within[:, :, block - 1, -1].unsqueeze(2))
-    return within.flatten(2, 3)[:, :, :length]
+def norm(pure: Tensor) -> Tensor:
+    """|u| of (3, …); PyTorch's own norm is slow over a first dimension."""
+    return (pure[0] * pure[0]).addcmul_(pure[1], pure[1]).addcmul_(pure[2], pure[2]).sqrt_()
+
+
+def sinc(size: Tensor) -> Tensor:
+    """sin|u|/|u|; below the smallest size that counts both are the size itself."""
+    size = size.clamp(min=torch.finfo(size.dtype).tiny)
+    return size.sin().div_(size)
+
+
+def walk(theta: Tensor) -> Tensor:
+    """The quaternions of P_t = W_t … W_1, W_t = exp(Σ_k θ_k S_k): (K, G, S, T, B) -> (4, 1 or 2, G, S, T, B)."""
+    return timeline.scan(exponential(half_angles(theta)), product)
 
 
 def matrices(p: Tensor) -> Tensor:
     """The rotations of unit quaternions (4, S, …) as (n, n, …)."""
-    left = _left(p[:, 0])
-    right = _right_of_conjugate(p[:, -1])
-    both = multiply(left, right)
-    return both if p.shape[1] == 2 else both[1:, 1:]
+    n = 2 + p.shape[1]
+    units = torch.eye(n, dtype=p.dtype, device=p.device).reshape(n, n, *(1,) * (p.dim() - 2))
+    return turned(p, units)
 
 
-def _left(p: Tensor) -> Tensor:
-    """x ↦ p x as a matrix (4, 4, …)."""
-    w, x, y, z = p
-    return _rows((w, -x, -y, -z), (x, w, -z, y), (y, z, w, -x), (z, -y, x, w))
+def turned(p: Tensor, x: Tensor, back: bool = False) -> Tensor:
+    """P x of vectors (n, V, …), or Pᵀ x."""
+    if p.shape[1] == 1:
+        return turned_pure(p[:, 0].unsqueeze(1), x, back)
+    left, right = p[:, 0].unsqueeze(1), p[:, 1].unsqueeze(1)
+    if back:
+        return product(product(left, x, conjugate="a"), right)
+    return product(product(left, x), right, conjugate="b")
 
 
-def _right_of_conjugate(q: Tensor) -> Tensor:
-    """x ↦ x q̄ as a matrix (4, 4, …)."""
-    w, x, y, z = q
-    return _rows((w, x, y, z), (-x, w, -z, y), (-y, z, w, -x), (-z, -y, x, w))
+def turned_pure(p: Tensor, pure: Tensor, back: bool = False) -> Tensor:
+    """p v p̄ of pure v (3, …), or p̄ v p: v ± 2 w (r × v) + 2 r × (r × v), p = w + r."""
+    axis = p[1:]
+    once = cross(axis, pure).mul_(2)
+    return cross(axis, once).addcmul_(p[0], once, value=-1 if back else 1).add_(pure)
 
 
-def _rows(*rows: tuple[Tensor, ...]) -> Tensor:
-    return torch.stack([torch.stack(row) for row in rows])
+def cross(a: Tensor, b: Tensor) -> Tensor:
+    out = a.new_empty(torch.broadcast_shapes(a.shape, b.shape))
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        torch.mul(a[j], b[k], out=out[i]).addcmul_(a[k], b[j], value=-1)
+    return out
 
 
-def turned(p: Tensor, pure: Tensor) -> Tensor:
-    """p v p̄ of pure v (3, …): v + 2 w (r × v) + 2 r × (r × v), p = w + r."""
-    once = 2 * _cross(p[1:], pure)
-    return pure + p[0] * once + _cross(p[1:], once)
+def gathered(p: Tensor, dx: Tensor, x: Tensor) -> Tensor:
+    """P_t (Σ_{s≥t} dx_s ∧ x_s) P_tᵀ in the K generators, dx (n, V, …), x alike or the same at all times.
 
-
-def _cross(a: Tensor, b: Tensor) -> Tensor:
-    return torch.stack((a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]))
-
-
-def rotation_products(theta: Tensor, n: int) -> Tensor:
-    """(K, L, M) -> P (n, n, L, M), as orthogonal.rotation_products."""
-    return matrices(prefix_products(exponential(half_angles(theta, n))))
-
-
-def rotation_products_backward(theta: Tensor, products: Tensor, grad: Tensor) -> Tensor:
-    """dL/dθ from dL/dP.
-
-    A small rotation ε before step t changes every later P_s to P_s P_{t−1}ᵀ e^ε P_{t−1}, so its gradient is that of
-    Σ_{s≥t} P_sᵀ Ḡ_s, carried by P_{t−1}; both are pure quaternions. From ε back to θ goes the Jacobian of exp.
+    ⟨X, Σ_k θ_k S_k⟩ of a gradient X on θ is that of its pure quaternions, on which P acts stream by stream.
     """
-    n = products.shape[0]
-    pure = half_angles(theta, n)
-    p = prefix_products(exponential(pure))
-    pulled = half_angles_of_dual(unskew(multiply(transpose(products), grad)), n)
-    later = pulled.flip(2).cumsum(dim=2).flip(2)
-    before = torch.cat((_ones_like(p[:, :, :1]), p[:, :, :-1]), dim=2)
-    return half_angles_transposed(_jacobian(2 * pure, turned(before, later)), n)
+    later = timeline.sum_of_later(wedge(dx, x))
+    pure = half_angles(later)  # an isometry up to a factor: the inverse of its transpose is 4 times (SO(3)) or twice it
+    return half_angles_transposed(turned_pure(p, pure)).mul_(4 if p.shape[1] == 1 else 2)
 
 
-def half_angles_of_dual(theta_bar: Tensor, n: int) -> Tensor:
-    """A gradient with respect to θ as one with respect to half angles: the inverse of their transpose."""
-    return half_angles(theta_bar, n) * (4 if n == 3 else 2)
+def exponential_gradient(theta: Tensor, x: Tensor) -> Tensor:
+    """dL/dθ from the gradient X on ε in e^ε exp(Σ_k θ_k S_k): φ(−ad) X, φ(z) = (e^z − 1)/z.
 
-
-def _ones_like(p: Tensor) -> Tensor:
-    one = torch.zeros_like(p)
-    one[0] = 1.0
-    return one
-
-
-def _jacobian(omega: Tensor, m: Tensor) -> Tensor:
-    """∫₀¹ e^{s ad_ω} m ds = m + (1 − cos|ω|)/|ω|² ω × m + (|ω| − sin|ω|)/|ω|³ ω × (ω × m)."""
-    size2 = omega.square().sum(dim=0)
-    size = size2.sqrt()
-    near = size2 < 1e-2 if omega.dtype == torch.float32 else size2 < 1e-4
-    safe = torch.where(near, 1.0, size)
-    first = torch.where(near, 0.5 - size2 / 24 + size2**2 / 720, (1 - safe.cos()) / safe**2)
-    second = torch.where(near, 1 / 6 - size2 / 120 + size2**2 / 5040, (safe - safe.sin()) / safe**3)
-    once = _cross(omega, m)
-    return m + first * once + second * _cross(omega, once)
+    For ω = 2u twice the half angles that is m − (1 − cos|ω|)/|ω|² ω × m + (|ω| − sin|ω|)/|ω|³ ω × (ω × m). The second
+    quotient loses its digits near 0 just as ω × (ω × m) vanishes, so it needs no series.
+    """
+    u = half_angles(theta)
+    m = half_angles(x)
+    size = norm(u)
+    ratio = sinc(size)
+    once = cross(u, m)
+    twice = cross(u, once)
+    # by the half angle: (1 − cos|ω|)/|ω|² = sinc²|u|/2, and (|ω| − sin|ω|)/|ω|³ = (1 − sinc|u| cos|u|)/4|u|²
+    second = size.cos().mul_(ratio).neg_().add_(1).div_(size.square_().clamp_(min=1e-30))
+    m.addcmul_(once, ratio.square_(), value=-1).addcmul_(twice, second)
+    return half_angles_transposed(m).mul_(4 if u.shape[1] == 1 else 2)

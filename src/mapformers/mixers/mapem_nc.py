@@ -1,6 +1,7 @@
 """`mapem-nc`: MapEM on a map whose movements do not commute: places are carried by products of SO(n) (D.2)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -24,8 +25,8 @@ class MapEMNC(EpisodicAttention):
     def build_path(self, shape: LayerShape) -> RotationPath:
         return RotationPath(shape, self.options)
 
-    def carry(self, rotations: Tensor, *origins: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.path.turn(rotations, origin.unsqueeze(0)) for origin in origins)
+    def carry(self, rotations: Any, *origins: Tensor) -> tuple[Tensor, ...]:
+        return self.path.turn(rotations, *(origin.unsqueeze(0) for origin in origins))
 
 
 def build(shape: LayerShape, options: MapEMNCOptions) -> Block:
@@ -42,5 +43,7 @@ register_layer(
         {"block": 2, "self_key": False},
         {"block": 8, "attend": "s", "rank": 3},
         {"origins": "shared", "project_position": True, "attn_temperature": 0.5, "rank": 2},
+        {"attend": "gated", "learn_omega": False},
     ),
+    benchmarked=({}, {"block": 8}),
 )

@@ -27,9 +27,9 @@ class MapWMNC(nn.Module):
 
     def forward(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
         q, k, v = self.heads.split(x)
-        products, reached = self.path(x, None if state is None else state.coordinate, context)
-        back = products.transpose(0, 1)
-        q, k = (self.path.turn(back, t.to(back.dtype)).to(v.dtype) for t in (q, k))
+        path, reached = self.path(x, None if state is None else state.coordinate, context)
+        wide = reached.dtype
+        q, k = (t.to(v.dtype) for t in self.path.turn(path, q.to(wide), k.to(wide), back=True))
         state = Memory(**remember(state, keys=k, values=v), coordinate=reached)
         return self.heads.merge(attend(q, state.keys, state.values, context, self.options)), state
 
@@ -67,4 +67,5 @@ register_layer(
     options=RotationOptions,
     build=lambda shape, options: Block(shape, MapWMNC(shape, options)),
     variants=({}, {"block": 2, "self_key": False}, {"block": 8, "rank": 2, "attn_temperature": 0.5}),
+    benchmarked=({}, {"block": 8}),
 )

@@ -2,13 +2,15 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from mapformers import lie
 from mapformers.errors import require
-from mapformers.lie import orthogonal, path_products
+from mapformers.lie import carrying, timeline
+from mapformers.lie.generators import n_generators
 from mapformers.mixers.attention import AttentionOptions
 from mapformers.mixers.context import Context
 from mapformers.mixers.layer import LayerShape
@@ -29,6 +31,8 @@ class RotationOptions(AttentionOptions):
     """Fastest angular velocity at the start."""
     base: float = 64.0
     """Steps after which the slowest block closes its circle at the start."""
+    learn_omega: bool = True
+    """Whether ω is learned (as in the paper) or stays as it starts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,18 +43,25 @@ class RotationOptions(AttentionOptions):
         require(self.base >= slowest, f"base must be at least 2π/omega_max = {slowest:.4g}, not {self.base}.")
 
 
+class Walk(NamedTuple):
+    """A path from the origin: the angles of its steps and the rotations they make (lie/carrying.py)."""
+
+    theta: Tensor  # (K, G, S, T, B)
+    p: Tensor
+    length: int
+
+
 class RotationPath(Movement):
     """x_t → Δ_t → θ_t = ω ⊙ Δ_t → W_t = exp(Σ_k θ_{t,k} S_k) → P_t = W_t … W_1.
 
-    The skew generators S_k are the canonical ones and not learned; ω (H, K, n_b) is. Places are (n, L, M) and rotations
-    (n, n, L, M), entries first, with M = B·H·n_b (lie/orthogonal.py). A head's component c of block b is its unit
-    c·n_b + b, so block 2 is the half-split layout of the commuting models.
+    The skew generators S_k are the canonical ones and not learned; ω (H, K, n_b) is. A head's component c of block b is
+    its unit c·n_b + b, so block 2 is the half-split layout of the commuting models.
     """
 
     no_decay = {"omega"}
 
     def __init__(self, shape: LayerShape, options: RotationOptions):
-        n, k = options.block, orthogonal.n_generators(options.block)
+        n, k = options.block, n_generators(options.block)
         require(
             shape.head_dim % n == 0,
             f"A head of {shape.head_dim} cannot be cut into blocks of {n}; change block, d_model or n_heads.",
@@ -59,7 +70,7 @@ class RotationPath(Movement):
         super().__init__(shape, k * n_blocks if options.rank is None else options.rank)
         self.n, self.k, self.n_blocks = n, k, n_blocks
         omega = lie.ladder(n_blocks, options.omega_max, options.base).float()
-        self.omega = nn.Parameter(omega.repeat(shape.n_heads, k, 1))  # (H, K, n_b)
+        self.omega = nn.Parameter(omega.repeat(shape.n_heads, k, 1), requires_grad=options.learn_omega)  # (H, K, n_b)
         self.w_out = None
         if options.rank is not None:
             # each inner dimension starts with generators of its own, in all blocks
@@ -79,38 +90,71 @@ class RotationPath(Movement):
         context.note(delta_in=delta_in)
         return theta
 
-    def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
-        """(B, L, d_model) -> P (n, n, L, M), and the one where the chunk ends as (B, H, n_b, n, n)."""
-        with torch.autocast(x.device.type, enabled=False):
-            theta = self.angles(x, context).permute(3, 1, 0, 2, 4)  # (K, L, B, H, n_b)
-            sizes = theta.shape[2:]
-            products = path_products.rotation_products(theta.flatten(2).contiguous(), self.n)
-            before = None if start is None else start.permute(3, 4, 0, 1, 2).flatten(2)  # (n, n, M)
-            products = self._from_start(products, before, sizes, context)
-            reached = products[:, :, -1].unflatten(2, sizes).permute(2, 3, 4, 0, 1)
-            return products, reached
+    def _angles_along(self, x: Tensor, context: Context) -> Tensor:
+        """The same as (K, G, S, T, B), G = H·n_b.
 
-    def _from_start(self, products: Tensor, start: Tensor | None, sizes: torch.Size, context: Context) -> Tensor:
+        If nobody looks at Δ, ω goes into W_in, and one product of matrices writes the angles where they are wanted.
+        """
+        held_still = self.driftless and self.training
+        if self.w_out is not None or held_still or context.recording is not None or context.padding_mask is not None:
+            theta = timeline.cut(self.angles(x, context)).permute(4, 3, 5, 0, 1, 2)  # (K, H, n_b, S, T, B)
+            return theta.flatten(1, 2).contiguous()
+        wide = torch.promote_types(x.dtype, torch.float32)
+        omega = self.omega.to(wide).transpose(0, 1).unsqueeze(-1)  # (K, H, n_b, 1)
+        w_in, drift = (t.to(wide).reshape(self.n_heads, self.k, self.n_blocks, -1) for t in (self.w_in, self.drift))
+        rate = (w_in.transpose(0, 1) * omega).flatten(0, 2)  # (K·G, d_model)
+        ahead = (drift.transpose(0, 1) * omega).flatten(0, 2)  # (K·G, 1)
+        tokens = timeline.cut(x.to(wide))
+        theta = torch.addmm(ahead, rate, tokens.reshape(-1, x.shape[-1]).T, beta=-1)
+        return theta.reshape(self.k, -1, *tokens.shape[:3])
+
+    def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Walk | Tensor, Tensor]:
+        """(B, L, d_model) -> the path for :meth:`turn`, and its P where the chunk ends as (B, H, n_b, n, n)."""
+        with torch.autocast(x.device.type, enabled=False):
+            theta = self._angles_along(x, context)
+            length = x.shape[1]
+            p = carrying.walk(theta.detach(), self.n)
+            if start is None and context.reset is None:
+                last = carrying.reached(theta, p, self.n, length - 1)  # (n, n, G, B)
+                return Walk(theta, p, length), last.unflatten(2, (-1, self.n_blocks)).permute(4, 2, 3, 0, 1)
+            products = carrying.products(theta, p, self.n).unflatten(2, (-1, self.n_blocks))
+            products = timeline.joined(products.permute(4, 5, 6, 2, 3, 0, 1), length)  # (B, L, H, n_b, n, n)
+            products = self._from_start(products, start, context)
+            return products, products[:, -1]
+
+    def _from_start(self, products: Tensor, start: Tensor | None, context: Context) -> Tensor:
         """P counted from where the sequence stood before, and from the identity again after every reset."""
-        continued = products if start is None else orthogonal.multiply(products, start.unsqueeze(2))
+        continued = products if start is None else products @ start.unsqueeze(1)
         if context.reset is None:
             return continued
         # The map in force at t began at the latest reset r up to t: P_t P_{r−1}ᵀ; −1 where there was none yet.
-        times = torch.arange(products.shape[2], device=products.device)
-        began = torch.where(context.reset, times, -1).cummax(dim=1).values  # (B, L)
-        one = orthogonal.identity(products).expand_as(products[:, :, :1])
-        shifted = torch.cat((one, products[:, :, :-1]), dim=2)
-        per_matrix = began.T[:, :, None].expand(-1, -1, sizes[1] * sizes[2]).flatten(1)  # (L, M)
-        index = per_matrix.clamp(min=0).expand_as(products)
-        fresh = orthogonal.multiply(products, orthogonal.transpose(shifted.gather(2, index)))
-        return torch.where(per_matrix >= 0, fresh, continued)
+        times = torch.arange(products.shape[1], device=products.device)
+        began = torch.where(context.reset, times, -1).cummax(dim=1).values[:, :, None, None, None, None]
+        one = torch.eye(self.n, dtype=products.dtype, device=products.device).expand_as(products[:, :1])
+        shifted = torch.cat((one, products[:, :-1]), dim=1)
+        fresh = products @ shifted.gather(1, began.clamp(min=0).expand_as(products)).mT
+        return torch.where(began >= 0, fresh, continued)
 
-    def turn(self, products: Tensor, x: Tensor) -> Tensor:
-        """P_t x_t of vectors (B or 1, H, L or 1, D), -> (B, H, L, D)."""
-        parts = x.unflatten(-1, (self.n, self.n_blocks)).permute(3, 2, 0, 1, 4)  # (n, L, B, H, n_b)
-        heads = x.shape[1]
-        spread = products.unflatten(3, (-1, heads, self.n_blocks))  # (n, n, L, B, H, n_b)
-        turned = spread[:, 0] * parts[0]
-        for j in range(1, self.n):
-            turned = torch.addcmul(turned, spread[:, j], parts[j].expand_as(turned[0]))
-        return turned.permute(2, 3, 1, 0, 4).flatten(-2)
+    def turn(self, path: Walk | Tensor, *vectors: Tensor, back: bool = False) -> tuple[Tensor, ...]:
+        """P_t x_t, or P_tᵀ x_t (``back``), of vectors (B, H, L, D), or (1, H, 1, D) at all times, -> (B, H, L, D)."""
+        parts = torch.stack(vectors).unflatten(-1, (self.n, self.n_blocks))  # (V, B, H, L, n, n_b)
+        if isinstance(path, Tensor):
+            with torch.autocast(path.device.type, enabled=False):
+                turns = (path.mT if back else path).transpose(1, 2)  # (B, H, L, n_b, n, n)
+                turned = turns @ parts.movedim(0, -1).transpose(-3, -2)  # of columns (B, H, L, n_b, n, V)
+                return turned.transpose(-3, -2).flatten(-3, -2).unbind(-1)
+        columns = parts.permute(1, 3, 4, 0, 2, 5)  # (B, L, n, V, H, n_b)
+        rows = columns[0, 0, ..., None, None, None] if columns.shape[1] < path.length else self._in(columns)
+        y = carrying.carried(path.theta, path.p, rows.flatten(2, 3).contiguous(), self.n, back)
+        return self._out(y, path.length).unbind(0)
+
+    def _in(self, columns: Tensor) -> Tensor:
+        """(B, L, n, V, H, n_b) -> (n, V, H, n_b, S, T, B); PyTorch transposes matrices, but not tensors, in blocks."""
+        cut = timeline.cut(columns)  # (S, T, B, …)
+        return cut.flatten(0, 2).flatten(1).T.contiguous().reshape(*columns.shape[2:], *cut.shape[:3])
+
+    def _out(self, y: Tensor, length: int) -> Tensor:
+        """(n, V, G, S, T, B) -> (V, B, H, L, D)."""
+        n, v, _, *times = y.shape
+        columns = y.flatten(0, 2).flatten(1).T.contiguous().reshape(*times, n, v, -1, self.n_blocks)
+        return timeline.joined(columns, length).permute(3, 0, 4, 1, 2, 5).flatten(-2)
