@@ -28,7 +28,8 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return "-".join([self.name or "hybrid", *(f"{k}={v}" for k, v in self.options.items() if k != "layers")])
+        hybrid = f"hybrid of {len(self.options.get('layers', ()))}"
+        return "-".join([self.name or hybrid, *(f"{k}={v}" for k, v in self.options.items() if k != "layers")])
 
     def build(self, *, seed: int = 0, dtype: torch.dtype = torch.float64, **sizes: Any) -> Decoder:
         """The model with every parameter drawn at random."""
@@ -41,6 +42,9 @@ class Case:
 CASES = [Case(name, variant) for name in LAYERS for variant in LAYERS[name].variants]
 FIRST_CASES = [Case(name, LAYERS[name].variants[0]) for name in LAYERS]
 HYBRID = Case(None, {"layers": ["mapem", ("mapwm", {"rank": 1}), "rope", "nope"]})
+# One layer of everything; TAPE last, because nobody after it reads its stream.
+STACK = sorted(LAYERS, key=lambda name: name == "tape")
+EVERYTHING = Case(None, {"layers": [(name, LAYERS[name].variants[0]) for name in STACK]})
 
 
 def randomize(model: Decoder, seed: int = 0) -> Decoder:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from helpers import (
     CASES,
+    EVERYTHING,
     FIRST_CASES,
     HYBRID,
     MIXED,
@@ -32,7 +33,7 @@ from mapformers.mixers import Context
 from mapformers.model import Decoder
 
 each = pytest.mark.parametrize("case", CASES, ids=str)
-each_and_hybrid = pytest.mark.parametrize("case", [*CASES, HYBRID], ids=str)
+each_and_hybrid = pytest.mark.parametrize("case", [*CASES, HYBRID, EVERYTHING], ids=str)
 LENGTH = len(MIXED[0])
 CHUNKS = {"single": (1,) * LENGTH, "uneven": (3, 1, 5, 2, 1), "late": (LENGTH - 1, 1), "early": (1, LENGTH - 1)}
 

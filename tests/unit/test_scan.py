@@ -1,4 +1,4 @@
-"""The scans of `mixers.scan` against their plain loops, whatever the length, tiling, documents and rates."""
+"""Selective scans and linear attention against their plain loops, whatever length, tiling, documents and rates."""
 
 import pytest
 import torch
@@ -6,8 +6,8 @@ from torch import Tensor
 
 from helpers import assert_same
 from mapformers import lie
-from mapformers.mixers import scan
-from mapformers.mixers.scan import attention_scan, rotation_loop, selective_loop, selective_scan
+from mapformers.mixers.linear_attention import linear_attention, rotation_loop
+from mapformers.mixers.selective_scan import selective_loop, selective_scan
 
 each_length = pytest.mark.parametrize("length", [1, 2, 7, 16, 33])
 each_kind = pytest.mark.parametrize("kind", ["decay", "turn", "both"])
@@ -54,7 +54,7 @@ def assert_same_with_gradients(ours: tuple[Tensor, ...], theirs: tuple[Tensor, .
 @each_length
 @each_kind
 def test_selective_scan_is_its_loop(kind: str, length: int, resets: bool, tile: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(scan, "CPU_TILE", tile)
+    monkeypatch.setattr("mapformers.mixers.chunked_recurrence.CPU_TILE", tile)
     inputs, reset = selective_inputs(kind, length), draw_resets(length, resets)
     assert_same_with_gradients(selective_scan(*inputs, reset), selective_loop(*inputs, reset), inputs)
 
@@ -126,33 +126,33 @@ def test_a_rotation_of_a_long_walk_keeps_its_length():
 @pytest.mark.parametrize("decays", [False, True], ids=["kept", "decaying"])
 @with_and_without_resets
 @each_length
-def test_attention_scan_is_its_loop(
+def test_linear_attention_is_its_loop(
     length: int, resets: bool, decays: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Without rotation, θ = 0."""
-    monkeypatch.setattr(scan, "CHUNK", chunk)
+    monkeypatch.setattr("mapformers.mixers.linear_attention.CHUNK", chunk)
     inputs, reset = attention_inputs(length, decays), draw_resets(length, resets)
     still = torch.zeros(BATCH, 2, length, N // 2, dtype=torch.float64)
-    assert_same_with_gradients(attention_scan(*inputs, reset), rotation_loop(still, *inputs, reset), inputs)
+    assert_same_with_gradients(linear_attention(*inputs, reset), rotation_loop(still, *inputs, reset), inputs)
 
 
 @pytest.mark.parametrize("decays", [False, True], ids=["kept", "decaying"])
 @with_and_without_resets
 def test_a_state_that_turns_is_one_in_the_frame_of_the_origin(resets: bool, decays: bool):
-    """R(θ_t)ᵀ c_t and R(θ_s)ᵀ b_s undo the path, so that `attention_scan` needs no rotation of its state (A.5)."""
+    """R(θ_t)ᵀ c_t and R(θ_s)ᵀ b_s undo the path, so that `linear_attention` needs no rotation of its state (A.5)."""
     inputs, reset = attention_inputs(21, decays), draw_resets(21, resets)
     step = draw(BATCH, 2, 21, N // 2)
     theta = lie.integrate(step.transpose(1, 2), reset=reset).transpose(1, 2)
     q, k = lie.rotate(-theta, *inputs[:2])
-    y, home = attention_scan(q, k, *inputs[2:], reset)
+    y, home = linear_attention(q, k, *inputs[2:], reset)
     here = lie.rotation_matrix(theta[:, :, -1]) @ home
     assert_same_with_gradients((y, here), rotation_loop(step, *inputs, reset), [step, *inputs])
 
 
-def test_no_decay_is_too_fast_for_attention_scan():
+def test_no_decay_is_too_fast_for_linear_attention():
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 1, 1, 200, 4)
     decay = (-1e3 * torch.rand(1, 1, 200)).requires_grad_()
-    y, h = attention_scan(q, k, v, torch.zeros(1, 1, 4, 4), decay)
+    y, h = linear_attention(q, k, v, torch.zeros(1, 1, 4, 4), decay)
     (y.sum() + h.sum()).backward()
     assert y.isfinite().all() and decay.grad.isfinite().all()

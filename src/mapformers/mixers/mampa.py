@@ -16,8 +16,8 @@ from mapformers.errors import require
 from mapformers.mixers.attention import SMALL
 from mapformers.mixers.context import Context
 from mapformers.mixers.layer import LayerShape, register_layer
+from mapformers.mixers.linear_attention import linear_attention, rotation_loop
 from mapformers.mixers.path_integrator import MapOptions, PathIntegrator
-from mapformers.mixers.scan import attention_scan, rotation_loop
 from mapformers.mixers.ssm import SSM, Delta, InputGate, SSMLayer, SSMOptions, SSMState, SteppedSSM
 
 FORGETTING = 0.01  # rate of decay at the start: a hundred unit steps
@@ -27,9 +27,9 @@ FORGETTING = 0.01  # rate of decay at the start: a hundred unit steps
 class MampaOptions(SSMOptions):
     """The literal MAmPa is ``rank=None, delta="softplus", input_gate="delta", conv=True``: Mamba in all but A.
 
-    # paper: the literal form; here, by default: a movement that can be taken back, an input that it does not scale, and
-    # no convolution. With Δ > 0 no action has an inverse, B̄ = ΔB writes nothing where nothing moves, and a convolution
-    # mixes actions into observations, as A.6 suspects.
+    # paper: the literal form; here, by default: a movement that the channels share, read before any convolution (which
+    # mixes actions into observations, A.6), that can be taken back (as Δ > 0 cannot) and that does not scale the input
+    # (B̄ = ΔB writes nothing where nothing moves).
     """
 
     d_state: int = 32
@@ -42,7 +42,7 @@ class MampaOptions(SSMOptions):
     groups: int = 8
     """With a rank: in how many groups the channels of a head fall; each turns at velocities of its own."""
     decay: bool = False
-    """Whether the state also decays, by exp(−|Δ|·a)."""
+    """Whether the state also decays, by exp(−|Δ|·exp(A_log))."""
     omega_max: float = 2 * math.pi
     """Fastest angular velocity at the start."""
     base: float = 64.0
@@ -74,18 +74,18 @@ class MampaOptions(SSMOptions):
 class SteppedMampa(SteppedSSM):
     """Ā_t = exp(Δ_t A) with A made of blocks ω·[[0, −1], [1, 0]], for every channel its own: a rotation by Δ_t ω."""
 
-    no_decay = {"D", "omega", "decay_log"}
+    no_decay = {"D", "omega", "A_log"}
 
     def __init__(self, shape: LayerShape, options: MampaOptions):
         super().__init__(shape, options)
         omega = lie.ladder(options.d_state // 2, options.omega_max, options.base).float()
         self.omega = nn.Parameter(omega.repeat(self.channels, 1), requires_grad=options.learn_omega)  # (E, N/2)
         start = torch.full_like(self.omega, math.log(FORGETTING))
-        self.decay_log = nn.Parameter(start) if options.decay else None
+        self.A_log = nn.Parameter(start) if options.decay else None
 
     def rates(self) -> tuple[Tensor | None, Tensor]:
         wide = torch.promote_types(self.omega.dtype, torch.float32)
-        decay = None if self.decay_log is None else self.decay_log.to(wide).exp().T.contiguous()
+        decay = None if self.A_log is None else self.A_log.to(wide).exp().T.contiguous()
         return decay, self.omega.to(wide).T.contiguous()
 
 
@@ -101,7 +101,7 @@ class PathMampa(SSM):
     phase, by the biases of B and C, and out_proj undoes in_proj (SiLU(x) ≈ x/2).
     """
 
-    no_decay = {"D", "decay_log"}
+    no_decay = {"D", "A_log"}
 
     def __init__(self, shape: LayerShape, options: MampaOptions):
         assert options.rank is not None
@@ -110,18 +110,18 @@ class PathMampa(SSM):
         self.groups, self.n_parts = groups, n_heads * groups
         require(
             self.channels % self.n_parts == 0,
-            f"{self.channels} channels cannot be divided into {n_heads} heads of {groups} groups; change groups.",
+            f"n_heads × groups is {self.n_parts}, which does not divide the {self.channels} channels; change groups.",
         )
         require(
             options.rank <= groups * n_blocks,
-            f"rank {options.rank} needs as many rotations; groups × d_state/2 is {groups * n_blocks}.",
+            f"rank {options.rank} needs at least as many rotations; groups × d_state/2 is {groups * n_blocks}.",
         )
         self.path = PathIntegrator(LayerShape(shape.d_model, n_heads, groups * options.d_state), options.path)
         ladder = lie.ladder(groups * n_blocks, options.omega_max, options.base).float()
         in_phase = torch.full((options.d_state,), options.d_state**-0.5)
         self.B_bias, self.C_bias = nn.Parameter(in_phase), nn.Parameter(in_phase.clone())
         start = torch.full((n_heads, groups), math.log(FORGETTING))
-        self.decay_log = nn.Parameter(start) if options.decay else None
+        self.A_log = nn.Parameter(start) if options.decay else None
         with torch.no_grad():
             self.path.omega.copy_(ladder.view(n_blocks, groups).T.flatten())
             self.path.w_out.copy_(nn.functional.normalize(torch.randn_like(self.path.w_out), dim=1))
@@ -148,7 +148,7 @@ class PathMampa(SSM):
                 y, h = rotation_loop(self.turns(u, context), c, b, v, start, decay, context.reset)
             else:
                 c, b = lie.rotate(-self.by_group(theta), c, b)
-                y, h = attention_scan(c, b, v, start, decay, context.reset)
+                y, h = linear_attention(c, b, v, start, decay, context.reset)
         return y.transpose(1, 2).flatten(-2), h, reached
 
     def by_group(self, theta: Tensor) -> Tensor:
@@ -156,20 +156,21 @@ class PathMampa(SSM):
         return theta.unflatten(-1, (self.groups, -1)).transpose(2, 3).flatten(1, 2)
 
     def log_decay(self, u: Tensor, context: Context) -> Tensor | None:
-        """−|Δ_in|·a of every token, (B, parts, L), |·| the sum over the inner dimensions; None where nothing decays."""
-        if self.decay_log is None:
+        """−|Δ_in|·exp(A_log) of every token, (B, parts, L); |·| sums over the inner dimensions. None: no decay."""
+        if self.A_log is None:
             return None
-        size = _unless_padding(self.path.movement(u), context).abs().sum(dim=-1)  # (B, L, H)
-        return -torch.einsum("blh,hg->bhgl", size, self.decay_log.to(size.dtype).exp()).flatten(1, 2)
+        size = self.moved(u, context).abs().sum(dim=-1)  # (B, L, H)
+        return -torch.einsum("blh,hg->bhgl", size, self.A_log.to(size.dtype).exp()).flatten(1, 2)
 
     def turns(self, u: Tensor, context: Context) -> Tensor:
         """The angle of every single step, (B, parts, L, N/2)."""
         rate = self.path.w_out * self.path.omega.unsqueeze(1)
-        return self.by_group(torch.einsum("blhr,hrn->bhln", _unless_padding(self.path.movement(u), context), rate))
+        return self.by_group(torch.einsum("blhr,hrn->bhln", self.moved(u, context), rate))
 
-
-def _unless_padding(moved: Tensor, context: Context) -> Tensor:
-    return moved if context.padding_mask is None else moved.masked_fill(~context.padding_mask[:, :, None, None], 0.0)
+    def moved(self, u: Tensor, context: Context) -> Tensor:
+        """Δ_in of every token (B, L, H, r), 0 where it is padding; while the path is held still, less its drift."""
+        moved = self.path.movement(u)
+        return moved if context.padding_mask is None else moved.masked_fill(~context.padding_mask[..., None, None], 0.0)
 
 
 def build(shape: LayerShape, options: MampaOptions) -> SSMLayer:

@@ -16,7 +16,7 @@ from torch.nn.functional import silu, softplus
 from mapformers.errors import require, require_finite
 from mapformers.mixers.context import Context
 from mapformers.mixers.layer import LayerShape, RMSNorm, linear
-from mapformers.mixers.scan import selective_loop, selective_scan
+from mapformers.mixers.selective_scan import selective_loop, selective_scan
 
 Delta = Literal["softplus", "signed"]
 InputGate = Literal["delta", "none"]

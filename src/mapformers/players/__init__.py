@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mapformers.errors import unknown
-from mapformers.players import dyck, graph, selective_copy, walker
+from mapformers.players import dyck, family, graph, logician, selective_copy, walker
 from mapformers.players.player import Factory, Player, players_of, register_player
 from mapformers.players.simple import AtRandom, BestLag, Commonest, LastValue
 from mapformers.tasks import Task
@@ -37,4 +37,15 @@ def build(name: str, task: Task[Any], split: str | Mapping[str, Any] = "iid") ->
     return known[name](task, task.split_settings(split))
 
 
-__all__ = ["Player", "build", "dyck", "graph", "names", "register_player", "selective_copy", "walker"]
+__all__ = [
+    "Player",
+    "build",
+    "dyck",
+    "family",
+    "graph",
+    "logician",
+    "names",
+    "register_player",
+    "selective_copy",
+    "walker",
+]

@@ -1,5 +1,6 @@
 """The table of A.6: state-space models on 2D navigation with 32 steps; MAmPa as written, and as it learns best."""
 
+from mapformers.mixers.mampa import LITERAL
 from mapformers.recipes.recipe import Paper, Recipe, Row, register_recipe
 from mapformers.recipes.table2 import BASELINE_TRAINING, DENSE, IID, SPARSE
 
@@ -12,8 +13,6 @@ PRINTED: dict[str, tuple[Paper, ...]] = {
     "MapEM-os": PERFECT,
     "MapEM-s": PERFECT,
 }
-LITERAL = {"rank": None, "delta": "softplus", "input_gate": "delta", "conv": True}
-
 TABLE_SSM = register_recipe(
     Recipe(
         name="table-ssm",
