@@ -40,7 +40,8 @@ def test_generated_documents_are_up_to_date():
         assert path.read_text() == content, f"{path.name} is stale: run `mapformers report --write`"
 
 
-@pytest.mark.parametrize("page", ["tasks.md"])
-def test_the_python_of_a_page_runs(page):
+@pytest.mark.parametrize("page", ["tasks.md", "families.md"])
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where its pictures go
     text = (ROOT / "docs" / page).read_text()
     exec("\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)), {})

@@ -6,7 +6,7 @@
 >>> scores = mf.evaluate(model, task, "iid", n_sequences=8)
 """
 
-from mapformers import lie, players
+from mapformers import evaluation, lie, players
 from mapformers.errors import UserError
 from mapformers.evaluation import evaluate
 from mapformers.mixers import LAYERS
@@ -39,6 +39,7 @@ __all__ = [
     "build_model",
     "build_task",
     "evaluate",
+    "evaluation",
     "lie",
     "list_models",
     "list_recipes",
