@@ -36,9 +36,10 @@ class Decoder(nn.Module):
         shape = LayerShape(config.d_model, config.n_heads, config.head_size, config.mlp_ratio, len(config.layers))
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=EMBEDDING_STD)
+        names = [layer.name for layer in config.layers]
         self.layers = nn.ModuleList(
-            LAYERS[layer.name].build(dataclasses.replace(shape, index=index), layer.options)
-            for index, layer in enumerate(config.layers)
+            LAYERS[name].build(dataclasses.replace(shape, is_last=name not in names[index + 1 :]), layer.options)
+            for index, (name, layer) in enumerate(zip(names, config.layers))
         )
         self.norm = RMSNorm(config.d_model)
         self.head = linear(config.d_model, config.vocab_size)

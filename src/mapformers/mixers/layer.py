@@ -33,11 +33,7 @@ class LayerShape:
     head_dim: int = 64
     mlp_ratio: int = 4
     n_layers: int = 1
-    index: int = 0  # of this layer in the stack
-
-    @property
-    def is_last(self) -> bool:
-        return self.index == self.n_layers - 1
+    is_last: bool = True  # whether no later layer of the stack is of the same name
 
 
 class Mixer(Protocol):

@@ -124,9 +124,8 @@ class TAPE(nn.Module):
     """x ← x + W_o(A V); m = MLP(norm(x)); E ← update(E, A E, m); x ← x + m.
 
     A stream of None begins here, at the token's index; other layers hand the stream on, so TAPE layers of a hybrid
-    continue each other. E matters only to the next TAPE layer, so the last layer of a stack builds no update, and a
-    model of one layer is RoPE with a gated MLP. Only a TAPE layer followed by none, as in ["tape", "rope"], has an
-    update that nothing reads: its ``update.*`` get no gradient.
+    continue each other. E matters only to the next TAPE layer, so the last of them builds no update, and a model of one
+    layer is RoPE with a gated MLP.
     """
 
     owns_stream = True
