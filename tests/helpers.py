@@ -120,4 +120,5 @@ class Layout:
 PLAIN = ("AAAAAAAAAAAA", "AAAAAAAAAAAA")
 PACKED = ("AAAABBBBBCCC", "ABBBBBBBBBCD", "AAAAAAAAAAAA")
 PADDED = (".....AAAAAAA", "AAAAAAA.....", "AAA..AA.AA..", "..A....A...A")
+LONG = ("A" * 64 + "B" * 64 + "C" * 72, "A" * 31 + "." * 4 + "A" * 60 + "B" + "." * 33 + "B" * 71)
 MIXED = ("AAAABBBBBCCC", "..AA.AA^BBB.", ".ABBBBB...CC", "^AAAAAA.A^.B")

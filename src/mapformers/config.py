@@ -47,6 +47,9 @@ class ModelConfig:
             )
         else:
             require(self.head_dim >= 1, f"head_dim must be at least 1, not {self.head_dim}.")
+        for layer in self.layers:
+            beyond = [token for token in getattr(layer.options, "action_ids", ()) if token >= self.vocab_size]
+            require(not beyond, f"action_ids names tokens {beyond}; the model knows 0 to {self.vocab_size - 1}.")
 
     @property
     def head_size(self) -> int:
@@ -111,4 +114,6 @@ def _spell(hint: Any) -> str:
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join("nothing" if t is type(None) else _spell(t) for t in typing.get_args(hint))
+    if hint == tuple[int, ...]:
+        return "a list of whole numbers"
     return names.get(hint, str(hint))

@@ -93,7 +93,8 @@ class Decoder(nn.Module):
         """Look inside: for each layer, what it noted under stable names.
 
         ``delta_in`` (B, L, H, r), ``coordinate`` (B, L, H, r), ``theta`` (B, H, L, n_b), ``values`` (B, H, L, D),
-        ``attention``, ``attn_x``, ``attn_p`` (B, H, L, L): those the mixer has.
+        ``attention``, ``attn_x``, ``attn_p`` (B, H, L, L), ``balance`` (B, H, L, 2), ``delta`` (B, L, E), ``place``
+        (B, L, H, D): those the mixer has.
         """
         training = self.training
         self.eval()

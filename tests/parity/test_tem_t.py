@@ -171,7 +171,7 @@ def test_observations_and_padding_leave_it_where_it_is():
     real = torch.tensor([[True, True, True, False, True, True]])
     context = Context(torch.tensor([[5, 0, 9, 1, 10, 2]]), padding_mask=real, recording=notes)
     mixer(torch.randn(1, 6, 16, dtype=torch.float64), None, context)
-    place = notes["coordinate"][0, :, 0]
+    place = notes["place"][0, :, 0]
     steps = (place[1:] - place[:-1]).abs().amax(dim=-1) > 1e-3
     assert steps.tolist() == [True, False, False, False, True]
     assert_same(notes["attention"][0, 0, 5], notes["attention"][0, 0, 5] * torch.tensor([1, 0, 1, 0, 1, 0]))

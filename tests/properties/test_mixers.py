@@ -17,6 +17,7 @@ from helpers import (
     EVERYTHING,
     FIRST_CASES,
     HYBRID,
+    LONG,
     MIXED,
     PACKED,
     PADDED,
@@ -118,6 +119,19 @@ def test_padding_does_not_matter_wherever_it_is_and_whatever_it_holds(case: Case
 
 
 @each_and_hybrid
+def test_long_rows_cross_every_tile_without_a_seam(case: Case):
+    """Fast paths work on 32 to 64 tokens at a time: documents and pieces begin and end within such tiles, and on them."""
+    model, layout = case.build(), Layout(LONG)
+    whole = model(layout.tokens, **layout.flags)
+    assert_same(whole[layout.padding_mask], layout.alone(model)[layout.padding_mask])
+    state, pieces = None, []
+    for piece in layout.chunks((64, 1, 95, 40), only_where_needed=True):
+        logits, state = model(**piece, state=state, return_state=True)
+        pieces.append(logits)
+    assert_same(torch.cat(pieces, dim=1)[layout.padding_mask], whole[layout.padding_mask])
+
+
+@each_and_hybrid
 def test_no_gradient_reaches_the_padding(case: Case):
     model, layout = case.build(), Layout(MIXED)
     unused = VOCAB - 1
@@ -193,6 +207,18 @@ def test_compiled_equals_eager_with_documents_and_padding(case: Case):
     assert_compiles(case.build(n_layers=1), "aot_eager", Layout(MIXED))
 
 
+@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
+def test_compiled_once_it_reads_other_lengths(case: Case):
+    model = case.build(n_layers=1)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        for length in (6, 9, 40):
+            tokens = draw_tokens(2, length)
+            assert_same(compiled(tokens), model(tokens))
+    torch._dynamo.reset()
+
+
 @pytest.mark.skipif(not any(map(shutil.which, ("g++", "gcc", "cc"))), reason="inductor needs a C compiler")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("case", FIRST_CASES, ids=str)
@@ -232,6 +258,26 @@ def test_bf16_autocast_stays_finite(case: Case, rows: tuple[str, ...]):
     assert whole.dtype == torch.bfloat16 and whole.isfinite().all()
     whole.float().square().mean().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
+
+
+@each_and_hybrid
+def test_weights_may_be_bf16(case: Case):
+    model, layout, state = case.build(dtype=torch.bfloat16), Layout(MIXED), None
+    assert model(layout.tokens).isfinite().all()
+    for piece in layout.chunks((5, 7), only_where_needed=True):
+        logits, state = model(**piece, state=state, return_state=True)
+        assert logits.dtype == torch.bfloat16 and logits.isfinite().all()
+
+
+@each
+def test_bf16_autocast_hardly_changes_what_is_read(case: Case):
+    """Positions are computed outside it, so what is lost is bf16's own rounding, however long the path."""
+    model, tokens = case.build(dtype=torch.float32, n_layers=1), draw_tokens(2, 256)
+    with torch.no_grad():
+        exact = model(tokens)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            rounded = model(tokens).float()
+    assert (rounded - exact).abs().mean() < 0.02 * exact.abs().mean()
 
 
 @each_and_hybrid

@@ -55,7 +55,7 @@ def size_of(theta: Tensor) -> float:
 
 def halvings(size: float, dtype: torch.dtype) -> int:
     """How often matrices of this norm must be halved until the polynomial is exact."""
-    return max(0, math.ceil(math.log2(size / NEAR[dtype]))) if size > 0 else 0
+    return max(0, math.ceil(math.log2(size / NEAR[dtype]))) if 0 < size < math.inf else 0
 
 
 def series_terms(size: float, dtype: torch.dtype) -> int:

@@ -90,7 +90,8 @@ def sinc(size: Tensor) -> Tensor:
 
 def walk(theta: Tensor) -> Tensor:
     """The quaternions of P_t = W_t … W_1, W_t = exp(Σ_k θ_k S_k): (K, G, S, T, B) -> (4, 1 or 2, G, S, T, B)."""
-    return timeline.scan(exponential(half_angles(theta)), product)
+    p = timeline.scan(exponential(half_angles(theta)), product)
+    return p.mul_(p.square().sum(dim=0).rsqrt_())  # of unit length again, whatever rounding did along the way
 
 
 def matrices(p: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 Step j of block b is kept at [j, b], (…, S, T, B): the same step of all blocks of all B sequences is one contiguous row.
 """
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -11,10 +10,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 
+def root(n: int) -> int:
+    """⌈√n⌉, by comparisons that a compiler can guard: it cannot trace `math.isqrt` of a length it keeps open."""
+    r = 1
+    while r * r < n:
+        r += 1
+    return r
+
+
 def cut(x: Tensor) -> Tensor:
     """(B, L, …) -> (S, T, B, …); after the end come zeros."""
     length = x.shape[1]
-    step = math.isqrt(max(0, length - 1)) + 1
+    step = root(length)
     blocks = -(-length // step)
     if blocks * step > length:
         x = pad(x, (0, 0) * (x.dim() - 2) + (0, blocks * step - length))

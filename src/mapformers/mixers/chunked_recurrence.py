@@ -1,11 +1,12 @@
 """The work of a selective scan, forward and backward: chunks of tokens that step together, tiles that fit a cache."""
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from mapformers.lie.timeline import root
 
 # Numbers of state worked on at once, tokens × N × channels. On a CPU 2¹⁹ float32 are two megabytes, and the few such
 # tensors alive stay within the cache; elsewhere launching work costs more than fetching it.
@@ -15,7 +16,7 @@ CPU_TILE, DEVICE_TILE = 2**19, 2**27
 def chunk_size(v: Tensor, n_state: int) -> int:
     """√ of the tokens that are worked on at once: as many steps within a chunk as there are chunks."""
     together = max(1, min(v.shape[1], _most(v) // (n_state * v.shape[-1])))
-    return math.isqrt(together - 1) + 1
+    return root(together)
 
 
 class Gradients(NamedTuple):
@@ -61,7 +62,7 @@ class ChunkedRecurrence:
     def forward(self, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """y (B, L, E), the last state (B, N, E), and the states before every chunk (B, K, N, E)."""
         y = torch.empty_like(self.v, memory_format=torch.contiguous_format)
-        last = self.join(start, dim=1).clone()
+        last = self.join(start, dim=1).clone(memory_format=torch.contiguous_format)
         before = last.new_empty(*self.v.shape[:2], *last.shape[1:])
         for tile in (tile for along in self.tiles() for tile in along):
             a, through = self.transitions(tile)
@@ -81,7 +82,8 @@ class ChunkedRecurrence:
         d_delta, d_v = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (self.delta, self.v))
         d_b, d_c = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (self.b, self.c))
         d_rate, d_omega = (grad.new_empty(0) if t is None else torch.zeros_like(t) for t in (self.rate, self.omega))
-        later = self.join(grad_last, dim=1, conjugate=True).clone()  # p of the state that a tile hands on
+        # p of the state that a tile hands on
+        later = self.join(grad_last, dim=1, conjugate=True).clone(memory_format=torch.contiguous_format)
         for tile in (tile for along in self.tiles() for tile in reversed(along)):
             a, through = self.transitions(tile)
             h = self.advance(self.written(tile), a, before[tile])

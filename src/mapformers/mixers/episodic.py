@@ -96,7 +96,7 @@ class EpisodicAttention(nn.Module):
         origins = [self.query_origin] if self.key_origin is None else [self.query_origin, self.key_origin]
         places = self.carry(rotations, *(origin.unsqueeze(1) for origin in origins))
         if self.projection is not None:
-            places = tuple(torch.einsum("hij,bhlj->bhli", self.projection, place) for place in places)
+            places = tuple(torch.einsum("hij,bhlj->bhli", self.projection.to(place.dtype), place) for place in places)
         return places[0], places[-1]
 
     def forward(self, x: Tensor, state: EpisodicMemory | None, context: Context) -> tuple[Tensor, EpisodicMemory]:

@@ -33,7 +33,8 @@ def fading_attention(
         logits = (queries * scale) @ keys.mT
         hidden = ~allowed[..., first:stop, : start + stop]
         weights = logits.masked_fill(hidden, -torch.inf).softmax(dim=-1)
-        seen.append(weights)
+        if context.recording is not None:
+            seen.append(weights)
         out.append(weights.to(v.dtype) @ v[:, :, : start + stop])
     if context.recording is not None:
         attention = [nn.functional.pad(weights, (0, start + length - weights.shape[-1])) for weights in seen]

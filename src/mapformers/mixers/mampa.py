@@ -55,7 +55,9 @@ class MampaOptions(SSMOptions):
         require(self.d_state % 2 == 0, f"mampa rotates pairs, so d_state must be even, not {self.d_state}.")
         require(self.groups >= 1, f"groups must be at least 1, not {self.groups}.")
         _ = self.path  # its own checks of rank, omega_max and base
-        if self.rank is not None:
+        if self.rank is None:
+            require(self.groups == type(self).groups, "groups belong to a movement that channels share; give a rank.")
+        else:
             require(
                 (self.delta, self.input_gate, self.dt_rank) == ("signed", "none", None),
                 "delta, input_gate and dt_rank belong to steps Δ of single channels; give rank=None to have those.",
@@ -82,6 +84,11 @@ class SteppedMampa(SteppedSSM):
         self.omega = nn.Parameter(omega.repeat(self.channels, 1), requires_grad=options.learn_omega)  # (E, N/2)
         start = torch.full_like(self.omega, math.log(FORGETTING))
         self.A_log = nn.Parameter(start) if options.decay else None
+
+    def forward(self, u: Tensor, state: SSMState | None, context: Context) -> tuple[Tensor, SSMState]:
+        """Angles are read from x, so autocast may not touch what x comes from."""
+        with torch.autocast(u.device.type, enabled=False):
+            return super().forward(u.to(self.omega.dtype), state, context)
 
     def rates(self) -> tuple[Tensor | None, Tensor]:
         wide = torch.promote_types(self.omega.dtype, torch.float32)

@@ -26,7 +26,8 @@ class MapEMNC(EpisodicAttention):
         return RotationPath(shape, self.options)
 
     def carry(self, rotations: Any, *origins: Tensor) -> tuple[Tensor, ...]:
-        return self.path.turn(rotations, *(origin.unsqueeze(0) for origin in origins))
+        wide = (rotations if isinstance(rotations, Tensor) else rotations.theta).dtype
+        return self.path.turn(rotations, *(origin.unsqueeze(0).to(wide) for origin in origins))
 
 
 def build(shape: LayerShape, options: MapEMNCOptions) -> Block:

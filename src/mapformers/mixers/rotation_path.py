@@ -73,9 +73,14 @@ class RotationPath(Movement):
         self.omega = nn.Parameter(omega.repeat(shape.n_heads, k, 1), requires_grad=options.learn_omega)  # (H, K, n_b)
         self.w_out = None
         if options.rank is not None:
-            # each inner dimension starts with generators of its own, in all blocks
-            mine = torch.eye(options.rank)[torch.arange(k) % options.rank]  # (K, r)
-            self.w_out = nn.Parameter(mine.T[:, :, None].repeat(shape.n_heads, 1, 1, n_blocks))  # (H, r, K, n_b)
+            require(
+                options.rank <= k * n_blocks,
+                f"rank {options.rank} needs as many rotations; generators × blocks of a head are {k * n_blocks}.",
+            )
+            # Each inner dimension starts with generators of its own: in all blocks, or dealt out if there are too few.
+            dealt = torch.arange(n_blocks) * (k if options.rank > k else 0)
+            mine = torch.eye(options.rank)[(torch.arange(k).unsqueeze(1) + dealt) % options.rank]  # (K, n_b, r)
+            self.w_out = nn.Parameter(mine.permute(2, 0, 1).repeat(shape.n_heads, 1, 1, 1))  # (H, r, K, n_b)
 
     def angles(self, x: Tensor, context: Context) -> Tensor:
         """θ of (B, L, H, K, n_b); 0 where there is padding."""
@@ -93,12 +98,14 @@ class RotationPath(Movement):
     def _angles_along(self, x: Tensor, context: Context) -> Tensor:
         """The same as (K, G, S, T, B), G = H·n_b.
 
-        If nobody looks at Δ, ω goes into W_in, and one product of matrices writes the angles where they are wanted.
+        Mostly ω can go into W_in, and one product of matrices writes the angles where they are wanted.
         """
         held_still = self.driftless and self.training
-        if self.w_out is not None or held_still or context.recording is not None or context.padding_mask is not None:
+        if self.w_out is not None or held_still or context.padding_mask is not None:
             theta = timeline.cut(self.angles(x, context)).permute(4, 3, 5, 0, 1, 2)  # (K, H, n_b, S, T, B)
             return theta.flatten(1, 2).contiguous()
+        if context.recording is not None:
+            context.note(delta_in=self.movement(x))
         wide = torch.promote_types(x.dtype, torch.float32)
         omega = self.omega.to(wide).transpose(0, 1).unsqueeze(-1)  # (K, H, n_b, 1)
         w_in, drift = (t.to(wide).reshape(self.n_heads, self.k, self.n_blocks, -1) for t in (self.w_in, self.drift))
@@ -120,7 +127,7 @@ class RotationPath(Movement):
             products = carrying.products(theta, p, self.n).unflatten(2, (-1, self.n_blocks))
             products = timeline.joined(products.permute(4, 5, 6, 2, 3, 0, 1), length)  # (B, L, H, n_b, n, n)
             products = self._from_start(products, start, context)
-            return products, products[:, -1]
+            return products, products[:, -1].clone()
 
     def _from_start(self, products: Tensor, start: Tensor | None, context: Context) -> Tensor:
         """P counted from where the sequence stood before, and from the identity again after every reset."""

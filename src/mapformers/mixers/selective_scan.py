@@ -111,13 +111,14 @@ def _scan_backward(
 
 @_scan.register_fake
 def _(delta, rate, omega, v, b, c, start, reset, chunk):  # type: ignore[no-untyped-def]
-    return torch.empty_like(v), torch.empty_like(start), start.new_empty(len(v), v.shape[1] // chunk, *start.shape[1:])
+    found = start.new_empty(len(v), v.shape[1] // chunk, *start.shape[1:])
+    return v.new_empty(v.shape), start.new_empty(start.shape), found
 
 
 @_scan_backward.register_fake
 def _(grad, grad_last, before, delta, rate, omega, v, b, c, reset, chunk):  # type: ignore[no-untyped-def]
     rates = (v.new_empty(0) if t is None else torch.empty_like(t) for t in (rate, omega))
-    return torch.empty_like(delta), *rates, *(torch.empty_like(t) for t in (v, b, c, grad_last))
+    return delta.new_empty(delta.shape), *rates, *(t.new_empty(t.shape) for t in (v, b, c, grad_last))
 
 
 def _save(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]

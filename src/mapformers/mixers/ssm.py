@@ -93,14 +93,14 @@ class SSM(nn.Module):
             x, tail = self.conv1d(x, None if state is None else state.tail, context)
         x = silu(x)
         y, h, coordinate = self.recur(u, x, state, context)
-        return self.out_proj((y + self.D * x) * silu(z)), SSMState(h, tail, coordinate)
+        return self.out_proj(((y + self.D * x) * silu(z)).to(u.dtype)), SSMState(h, tail, coordinate)
 
     def reference(self, u: Tensor, context: Context) -> Tensor:
         """The same with a loop over tokens for the convolution and for the recurrence."""
         x, z = self.in_proj(u).chunk(2, dim=-1)
         x = silu(x if self.conv1d is None else self.conv1d.loop(x, context))
         y, _, _ = self.recur(u, x, None, context, plain=True)
-        return self.out_proj((y + self.D * x) * silu(z))
+        return self.out_proj(((y + self.D * x) * silu(z)).to(u.dtype))
 
     def recur(
         self, u: Tensor, x: Tensor, state: SSMState | None, context: Context, plain: bool = False

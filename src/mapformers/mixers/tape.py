@@ -103,7 +103,7 @@ class PositionUpdate(nn.Module):
         n_heads = len(self.share)
         pairs = (self.down.mT.unsqueeze(2) * self.up.unsqueeze(1)).flatten(1)  # (P, H·H)
         across = (silu(self.gate(written)) @ pairs).unflatten(-1, (n_heads, n_heads))  # (B, L, H, H)
-        return position + (across @ position.transpose(1, 2)).transpose(1, 2)
+        return position + (across.to(position.dtype) @ position.transpose(1, 2)).transpose(1, 2)
 
 
 class SwiGLU(nn.Module):

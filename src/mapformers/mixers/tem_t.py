@@ -66,7 +66,8 @@ class TemT(nn.Module):
         super().__init__()
         ids = options.action_ids
         require(
-            len(ids) > 0, "tem-t must be told which tokens are actions: give action_ids=task.action_ids (--action-ids)."
+            len(ids) > 0, "tem-t must be told which tokens are actions: give action_ids=task.action_ids; "
+            "a task that has none, such as selective-copy, is not for tem-t."
         )
         self.options = options
         self.heads = Heads(shape, parts=1)
@@ -99,8 +100,8 @@ class TemT(nn.Module):
         observed = action < 0 if context.padding_mask is None else (action < 0) & context.padding_mask
         if state is not None:
             observed = torch.cat((state.observed, observed), dim=1)
-        memory = TemMemory(**remember(state, keys=k, values=v), observed=observed, place=places[:, -1])
-        context.note(coordinate=places, values=v)
+        memory = TemMemory(**remember(state, keys=k, values=v), observed=observed, place=places[:, -1].clone())
+        context.note(place=places, values=v)
         return self.heads.merge(self._recall(k, memory, context)), memory
 
     def _recall(self, q: Tensor, memory: TemMemory, context: Context) -> Tensor:
