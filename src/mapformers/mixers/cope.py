@@ -48,7 +48,8 @@ class CoPE(nn.Module):
         super().__init__()
         self.options = options
         self.heads = Heads(shape)
-        self.positions = nn.Parameter(torch.zeros(options.npos, shape.head_dim))  # e, shared by the heads
+        # paper: zeros (the authors' code); here: N(0, 1), because W_q starts small, and q·e would not move if both did
+        self.positions = nn.Parameter(torch.randn(options.npos, shape.head_dim))  # e, shared by the heads
         self.scale = shape.head_dim**-0.5
 
     def forward(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
