@@ -49,7 +49,7 @@ def test_perfect_is_exactly_one_on_every_split(name, split):
     assert min(metric.count for metric in scores.values()) >= 48
 
 
-@pytest.mark.parametrize("dims", [1, 3, 5])
+@pytest.mark.parametrize("dims", [1, 3, 4, 5])
 def test_perfect_is_exactly_one_in_other_dimensions(dims):
     task = mf.build_task("navigation", dims=dims)
     for split in task.splits:
@@ -155,6 +155,63 @@ def test_best_lag_in_navigation_is_the_turn_back():
         assert_scores(player, task, split, share + (1 - share) * (1 - p_empty) / 16)
 
 
+MEETINGS = [("graph", split) for split in mf.build_task("graph").splits]
+MEETINGS += [("family-tree", split) for split in mf.build_task("family-tree").splits]
+each_meeting = pytest.mark.parametrize(("name", "split"), MEETINGS, ids=[f"{name}-{split}" for name, split in MEETINGS])
+
+
+def chance_in(task, split):
+    """That one place holds what another one does, which is scored: an object of 16 unless empty, a name of ten."""
+    settings = task.split_settings(split)
+    return (1 - settings.p_empty) / 16 if task.name == "graph" else 1 / 10
+
+
+@each_meeting
+def test_perfect_and_random_and_commonest_on_graphs_and_in_families(name, split):
+    """What nodes hold and how people are called is all alike, so any one answer is right as often as it is there."""
+    task = mf.build_task(name)
+    assert measured(mf.players.build("perfect", task, split), task, split, 64) == 1
+    assert_scores(mf.players.build("random", task, split), task, split, 1 / task.vocab_size)
+    commonest = mf.players.build("commonest", task, split)
+    assert commonest.token not in task.action_ids and commonest.token != task.empty_id
+    assert_scores(commonest, task, split, 1 / 16 if name == "graph" else 1 / 10, n_sequences=512)
+
+
+@each_meeting
+def test_last_value_on_graphs_and_in_families_is_right_by_chance_alone(name, split):
+    """No line of the subway leads from a station to itself, and nobody is their own relative."""
+    task = mf.build_task(name)
+    if name == "graph":
+        assert all(tail != head for tail, _, head in task.world.edges)
+    assert_scores(mf.players.build("last-value", task, split), task, split, chance_in(task, split), n_sequences=512)
+
+
+@each_meeting
+def test_best_lag_on_graphs_and_in_families_is_the_way_back(name, split):
+    """Two steps ago was the same node, or person, where the last step undid the one before; else it is chance."""
+    task = mf.build_task(name)
+    player = mf.players.build("best-lag", task, split)
+    assert player.lag == 2
+    answers, batch = answers_and_batch(player, task, split, 512)
+    where, scored = batch.info["nodes" if name == "graph" else "person"], batch.score_mask[:, 0::2]
+    back = torch.zeros_like(scored)
+    back[:, 2:] = where[:, 2:] == where[:, :-2]
+    assert bool((answers == batch.targets)[:, 0::2][back & scored].all())
+    share = (back & scored).sum(dim=1) / scored.sum(dim=1).clamp(min=1)
+    assert_scores(player, task, split, share + (1 - share) * chance_in(task, split), n_sequences=512)
+
+
+def test_where_all_tokens_act_they_are_all_that_can_be_seen():
+    """Brackets: the last value is the last bracket."""
+    task = mf.build_task("dyck")
+    tokens = task.sample("iid", 8, generator(7, "evaluate")).tokens
+    last = mf.players.build("last-value", task)
+    assert torch.equal(last(tokens).argmax(dim=-1), tokens)
+    lag = mf.players.build("best-lag", task).lag
+    before = tokens[:, : tokens.shape[1] - lag + 1]
+    assert torch.equal(mf.players.build("best-lag", task)(tokens).argmax(dim=-1)[:, lag - 1 :], before)
+
+
 def best_lag_in_copy(n_symbols, n_blanks, n_kinds):
     """The best fixed offset: n_symbols + n_blanks + 1 − b tokens back, for any b from 0 to n_blanks.
 
@@ -220,3 +277,16 @@ def test_players_are_certain_and_repeatable(name, player):
     assert logits.shape == (*tokens.shape, task.vocab_size)
     assert math.isclose(float(logits.softmax(dim=-1).amax(dim=-1).min()), 1.0)
     assert torch.equal(logits, first(tokens)) and torch.equal(logits, second(tokens))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"steps": 384}, {"steps": 16, "n_objects": 10_000}, {"dims": 3}, {"dims": 5}, {"steps": 32}],
+    ids=["recall by length", "recall by vocabulary", "3D", "5D", "SSM"],
+)
+def test_the_other_navigations_of_the_paper_can_be_solved(settings):
+    """Recall scaling (C.3), 3D and 5D (D.1), and the setting of the state-space models (A.6)."""
+    task = mf.build_task("navigation", **settings)
+    for split in task.splits:
+        scores = mf.evaluate(mf.players.build("perfect", task, split), task, split, n_sequences=16)
+        assert scores["accuracy"] == 1.0 and scores["accuracy"].count > 0

@@ -52,8 +52,7 @@ def test_the_peer_has_as_many_parameters_within_five_percent():
     pytest.importorskip("transformers")
     size = throughput.SIZES["navigation"]
     ours, theirs = (
-        sum(p.numel() for p in model.parameters())
-        for model in (throughput.own_model("rope", size), peers.llama(size))
+        sum(p.numel() for p in model.parameters()) for model in (throughput.own_model("rope", size), peers.llama(size))
     )
     assert theirs == pytest.approx(ours, rel=0.05)
 

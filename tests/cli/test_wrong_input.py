@@ -103,6 +103,31 @@ CASES = [
     (TRAIN + "--max-run 0", "mapformers: max_run must be at least 1, not 0"),
     ("show navigation --dims 9", "mapformers: dims must be 1 to 5, not 9"),
     ("show navigation --grid 1", "mapformers: grid must be at least 2, not 1"),
+    ("show navigation --steps 99999999999", "choose shorter sequences or a smaller batch"),
+    ("show navigation --n-objects 99999999999", "n_objects must be at most 1000000"),
+    # other worlds
+    ("show dyck --length 31", "mapformers: length must be even, as every bracket is closed, not 31."),
+    ("show dyck --depth 17", "mapformers: A depth of 17 needs a length of at least 34, not 32."),
+    ("show dyck --depth 0", "mapformers: depth must be at least 1, not 0."),
+    ("show dyck --length 99999998", "take too long to count: choose a length of at most"),
+    ("show dyck --types 9999999", "mapformers: types must be at most 1000000, not 9999999."),
+    ("show dyck --loss f1", "'valid-set', 'next-token'"),
+    ("train --task dyck --model mapwm --length 7", "length must be even"),
+    (
+        "show family-tree --couples 0",
+        "mapformers: A family needs a founding couple: couples must be at least 1, not 0.",
+    ),
+    ("show family-tree --generations 100000000", "mapformers: generations must be at most 10000, not 100000000."),
+    ("show family-tree --max-children 99", "lower generations, max_children or couples"),
+    ("show family-tree --trees old", "'fresh', 'fixed'"),
+    ("show selective-copy --n-symbols 0", "mapformers: n_symbols must be at least 1, not 0."),
+    ("show selective-copy --n-blanks -1", "mapformers: n_blanks must be at least 0, not -1."),
+    ("show selective-copy --n-kinds 0", "mapformers: n_kinds must be at least 1, not 0."),
+    ("show selective-copy --n-kinds 9999999", "mapformers: n_kinds must be at most 1000000, not 9999999."),
+    ("show selective-copy --n-blanks 9999999999", "choose shorter sequences or a smaller batch"),
+    ("show graph --world dihedrl", "There is no world named 'dihedrl'; did you mean 'dihedral'?"),
+    ("show graph --world nowhere.json", "Cannot read the world nowhere.json: no such file or directory; give the path"),
+    ("show graph --start hall", "'fixed', 'random'"),
     # the model
     (TRAIN + "--rank 0", "rank must be at least 1, not 0"),
     (TRAIN + "--rank -1", "rank must be at least 1, not -1"),
@@ -196,6 +221,39 @@ def assert_refused(capsys, folder, line, sentence):
 @pytest.mark.parametrize(("line", "sentence"), CASES, ids=[line.replace(TRAIN, "train ... ") for line, _ in CASES])
 def test_wrong_words(capsys, scratch, line, sentence):
     assert_refused(capsys, scratch, line, sentence)
+
+
+WORLD = {
+    "name": "flat",
+    "nodes": ["hall", "bath"],
+    "actions": ["in", "out"],
+    "edges": [["hall", "in", "bath"], ["bath", "out", "hall"]],
+}
+WORLDS = {
+    "a missing node": (
+        {"edges": [*WORLD["edges"], ["hall", "out", "attic"]]},
+        "which is not a node; add it to 'nodes'",
+    ),
+    "two ways": ({"edges": [*WORLD["edges"], ["hall", "in", "hall"]]}, "give the two edges different actions."),
+    "no exit": ({"edges": WORLD["edges"][:1]}, "node 'bath' has no exit, so a walk would end there; add an edge"),
+    "half a character": ({"name": "\ud800"}, "must be plain text on one line"),
+    "two lines": ({"nodes": ["hall\n", "bath"]}, "must be plain text on one line"),
+    "no world": (None, "world.json: this is not valid JSON"),
+    "a folder": ("", "Cannot read the world world.json: it is a folder; give the path of a JSON file."),
+}
+
+
+@pytest.mark.parametrize(
+    "command", ["show graph", "train --task graph --model mapwm --scale smoke"], ids=["show", "train"]
+)
+@pytest.mark.parametrize("case", WORLDS)
+def test_wrong_worlds(capsys, scratch, case, command):
+    change, sentence = WORLDS[case]
+    if change == "":
+        (scratch / "world.json").mkdir()
+    else:
+        (scratch / "world.json").write_text("{" if change is None else json.dumps({**WORLD, **change}))
+    assert_refused(capsys, scratch, f"{command} --world world.json", sentence)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import mapformers as mf
+from mapformers.evaluation import scores_beside
 from mapformers.evaluation.aggregate import summarise
 from mapformers.seeding import generator
 
@@ -40,7 +41,7 @@ def constant_player(task, token):
     return lambda tokens: one_hot(torch.full_like(tokens, token), task.vocab_size)
 
 
-@pytest.mark.parametrize("dims", [1, 2, 3, 5])
+@pytest.mark.parametrize("dims", [1, 2, 3, 4, 5])
 def test_a_perfect_player_scores_one_on_every_split(dims):
     task = mf.build_task("navigation", dims=dims)
     for split in task.splits:
@@ -183,6 +184,77 @@ def test_unknown_split_is_refused_with_the_nearest_name(task):
 def test_n_sequences_below_one_is_refused(task):
     with pytest.raises(mf.UserError, match="n_sequences must be at least 1, not 0"):
         mf.evaluate(constant_player(task, 0), task, n_sequences=0)
+
+
+@pytest.mark.parametrize("split", [3, None, ["iid"]], ids=["number", "nothing", "list"])
+def test_a_split_of_another_kind_is_refused_in_one_sentence(task, split):
+    with pytest.raises(mf.UserError, match="A split is a name or a dict of settings, not "):
+        mf.evaluate(constant_player(task, 0), task, split)
+
+
+def test_parts_of_a_sequence_are_refused_in_one_sentence(task):
+    for wrong in ({"n_sequences": 1.5}, {"batch_size": 2.5}, {"n_sequences": "8"}):
+        with pytest.raises(mf.UserError, match="must be a whole number, not "):
+            mf.evaluate(constant_player(task, 0), task, **wrong)
+    with pytest.raises(mf.UserError, match="Of 2 parts there are 0 to 1, but no part 2"):
+        task.sample("iid", 4, generator(0, "x"), part=(2, 2))
+
+
+@pytest.mark.parametrize("name", mf.list_tasks())
+def test_nan_scores_nothing_and_keeps_its_count(name):
+    """One NaN in one batch: to argmax it is the largest, so such a model would score like one that works."""
+    task = mf.build_task(name)
+    perfect = mf.players.build("perfect", task)
+    sound = mf.evaluate(perfect, task, n_sequences=6, batch_size=2)
+    parts = [task.sample("iid", 6, generator(0, "evaluate"), part=(i, 3)) for i in range(3)]
+    batches, spoilt = iter(parts), parts[1]
+
+    def model(tokens):
+        batch = next(batches)
+        assert torch.equal(tokens, batch.tokens)
+        answers = perfect.answer(batch)
+        if batch is spoilt:
+            answers[0, -1, 0] = math.nan
+        return answers
+
+    scores = mf.evaluate(model, task, n_sequences=6, batch_size=2)
+    assert scores.keys() == sound.keys()
+    for metric, value in scores.items():
+        assert math.isnan(value) and value.count == sound[metric].count > 0
+
+
+def test_batches_shrink_with_the_vocabulary_and_stay_as_they_are_up_to_64():
+    sizes = {}
+    for n_objects in (16, 59, 1019, 10_000):
+        task, seen = mf.build_task("navigation", steps=32, n_objects=n_objects), []
+
+        def player(tokens, task=task, seen=seen):
+            seen.append(len(tokens))
+            return torch.zeros(*tokens.shape, task.vocab_size)
+
+        mf.evaluate(player, task, n_sequences=512)
+        sizes[task.vocab_size] = seen[0]
+    assert sizes == {21: 16_384 // 63, 64: 16_384 // 63, 1024: 1024 // 63, 10_005: 1}
+
+
+def test_players_stand_beside_results():
+    beside = {name: mf.build_task(name).beside for name in mf.list_tasks()}
+    assert beside["family-tree"] == ("logician",) and beside["dyck"] == ("counting",)
+    assert mf.build_task("family-tree", trees="fixed").beside == ("locator",)
+    assert mf.build_task("dyck", loss="next-token").beside == ("counting", "bayes")
+    assert mf.build_task("graph", start="random").beside == ("perfect", "best-lag")
+    for name, players in beside.items():
+        task = mf.build_task(name)
+        found = scores_beside(task, ["iid"], n_sequences=3, seed=5)
+        assert tuple(found) == players
+        for player, splits in found.items():
+            scores = mf.evaluate(mf.players.build(player, task), task, n_sequences=3, seed=5)
+            assert splits == {"iid": {key: {"value": metric, "count": metric.count} for key, metric in scores.items()}}
+
+
+def test_what_stands_beside_is_null_where_nothing_is_scored():
+    task = mf.build_task("navigation", steps=4, p_empty=1.0)
+    assert scores_beside(task, ["iid"], n_sequences=4)["best-lag"]["iid"]["accuracy"] == {"value": None, "count": 0}
 
 
 def test_summary_over_seeds():

@@ -120,7 +120,7 @@ def test_padding_does_not_matter_wherever_it_is_and_whatever_it_holds(case: Case
 
 @each_and_hybrid
 def test_long_rows_cross_every_tile_without_a_seam(case: Case):
-    """Fast paths work on 32 to 64 tokens at a time: documents and pieces begin and end within such tiles, and on them."""
+    """Fast paths work on 32 to 64 tokens at a time: documents and pieces begin and end within and on their edges."""
     model, layout = case.build(), Layout(LONG)
     whole = model(layout.tokens, **layout.flags)
     assert_same(whole[layout.padding_mask], layout.alone(model)[layout.padding_mask])

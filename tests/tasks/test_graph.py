@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 import sys
+import zlib
 from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
@@ -139,6 +140,35 @@ def test_batch_agrees_with_a_replay_from_tokens_alone(world, options, seed):
             assert batch.info["fixed_first"][row].tolist() == known
         else:
             assert "fixed_first" not in batch.info
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(world=worlds(), options=walks, seed=st.integers(0, 2**31), spoilt=st.integers(0, 20))
+def test_metrics_agree_with_counting(world, options, seed, spoilt):
+    """Answers with some mistakes, counted one by one as a replay of the tokens says what they are."""
+    task = build(world, **options)
+    batch, g = task.sample("iid", 7, generator(seed)), generator(seed + 1)
+    answers = batch.targets.clone()
+    for _ in range(spoilt):
+        row, place = int(torch.randint(7, (), generator=g)), int(torch.randint(answers.shape[1], (), generator=g))
+        answers[row, place] = torch.randint(task.vocab_size, (), generator=g)
+    counted = {"accuracy": [], "accuracy_all_revisits": [], "accuracy_first_visits": []}
+    for row in range(7):
+        sequence = sequence_of(batch, row)
+        start = world["nodes"][int(batch.info["start"][row])]
+        _, _, revisits, known = replay(sequence, world, start, task.token_names)
+        for again, new, said, meant in zip(revisits, known, answers[row].tolist(), sequence[1:]):
+            counted["accuracy"] += [said == meant] * (again and task.token_names[meant] != EMPTY)
+            counted["accuracy_all_revisits"] += [said == meant] * again
+            counted["accuracy_first_visits"] += [said == meant] * new
+    scores = task.score(torch.nn.functional.one_hot(answers, task.vocab_size).float(), batch)
+    assert "accuracy" in scores and scores.keys() <= counted.keys()
+    assert ("accuracy_all_revisits" in scores) == (EMPTY in task.token_names)
+    assert ("accuracy_first_visits" in scores) == bool(world.get("observations"))
+    for name, score in scores.items():
+        right = counted[name]
+        assert score.count == len(right)
+        assert score == pytest.approx(sum(right) / len(right)) if right else math.isnan(score)
 
 
 def votes_of_all_starts(sequence, world, task):
@@ -436,6 +466,12 @@ BAD_WORLDS = {
     "node of another kind": (changed(nodes=[["hall"]]), "a node must be a word or a whole number, not ['hall']."),
     "true is no name": (changed(actions=[True]), "an action must be a word or a whole number, not True."),
     "empty name": (changed(name=" "), "'name' must be a word or a whole number, not ' '."),
+    "half a character": (changed(name="a\ud800"), "'name' must be plain text on one line, not 'a\\ud800'."),
+    "two lines": (changed(actions=["in", "out\n"]), "an action must be plain text on one line, not 'out\\n'."),
+    "control character": (
+        changed(observations={"hall": "\x1b[31m"}),
+        "what node 'hall' holds must be plain text on one line, not '\\x1b[31m'.",
+    ),
     "symbol": (
         changed(observations={"hall": None}),
         "what node 'hall' holds must be a word or a whole number, not None.",
@@ -468,8 +504,9 @@ def test_a_bad_world_is_refused_in_one_sentence_that_names_the_file(world, sente
         (b'{"name": "x", "name": "y"}', "the key 'name' comes twice; keep one of the two."),
         (b"\xff\xfe", "it is not text in UTF-8; save it as such."),
         (b"[" * 100_000, "this is not valid JSON ("),
+        (b'{"name": ' + b"1" * 5000 + b"}", "this is not valid JSON ("),
     ],
-    ids=["cut short", "nothing", "a key twice", "not text", "too deep"],
+    ids=["cut short", "nothing", "a key twice", "not text", "too deep", "a long number"],
 )
 def test_an_unreadable_file_is_refused_in_one_sentence(content, sentence, tmp_path):
     path = tmp_path / "world.json"
@@ -488,7 +525,8 @@ def test_an_unreadable_file_is_refused_in_one_sentence(content, sentence, tmp_pa
             "Cannot read the world nowhere.json: no such file or directory; give the path of a JSON file.",
         ),
         ("./dihedral", "Cannot read the world ./dihedral: no such file or directory"),
-        (".", "Cannot read the world .: is a directory"),
+        (".", "Cannot read the world .: it is a folder; give the path of a JSON file."),
+        ("folder", "Cannot read the world folder: it is a folder; give the path of a JSON file."),
         ("x\0.json", "Cannot read the world x\0.json: embedded null byte"),
         ("x" * 5000, "There is no world named 'xxx"),
         ("{", "The world given as text: this is not valid JSON"),
@@ -496,8 +534,20 @@ def test_an_unreadable_file_is_refused_in_one_sentence(content, sentence, tmp_pa
 )
 def test_a_world_that_is_not_there_is_refused_in_one_sentence(world, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
     with pytest.raises(mf.UserError, match=re.escape(sentence)):
         mf.build_task("graph", world=world)
+
+
+def test_a_world_may_be_given_as_it_is_as_a_path_and_with_the_mark_that_some_editors_write(tmp_path):
+    world = GraphWorld.from_dict(FLAT)
+    path = tmp_path / "flat.json"
+    path.write_text(world.to_json(), encoding="utf-8-sig")
+    for given_as in (world, path, str(path), world.to_json()):
+        task = mf.build_task("graph", world=given_as)
+        assert task.world == world and task.settings.world == world.to_json()
+    with pytest.raises(mf.UserError, match="world must be a word, not 3"):
+        mf.build_task("graph", world=3)
 
 
 @pytest.mark.parametrize(
@@ -505,6 +555,7 @@ def test_a_world_that_is_not_there_is_refused_in_one_sentence(world, sentence, t
     [
         ({"steps": 0}, "steps must be at least 1, not 0"),
         ({"n_objects": 0}, "n_objects must be at least 1, not 0"),
+        ({"n_objects": 10**9}, "n_objects must be at most 1000000"),
         ({"p_empty": float("nan")}, "between 0 and 1"),
         ({"start": "hall"}, "start must be one of fixed, random"),
         ({"word": "tree"}, "did you mean 'world'"),
@@ -560,6 +611,22 @@ def test_sequences_are_pinned(name, start):
     batch = build(name, start=start).sample("iid", 8, generator(0))
     content = batch.tokens.contiguous().numpy().astype("<i8").tobytes()
     assert hashlib.sha256(content).hexdigest()[:16] == CHECKSUMS[name, start]
+
+
+PINNED = {  # of the OOD splits
+    "dihedral": [2680298615, 3692274535],
+    "free-product": [2698528048, 2314291491],
+    "subway": [2475888814, 909896220],
+    "tree": [3056551970, 4178488826],
+}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_ood_sequences_are_pinned(name):
+    task = build(name)
+    batches = [task.sample(split, 8, generator(0)) for split in ("ood-dense", "ood-sparse")]
+    contents = [batch.tokens.contiguous().numpy().astype("<i8").tobytes() for batch in batches]
+    assert list(map(zlib.crc32, contents)) == PINNED[name]
 
 
 @pytest.mark.parametrize("world", [*WORLDS, changed(observations={"bath": "mirror"})], ids=[*WORLDS, "flat"])

@@ -1,6 +1,7 @@
 """Navigation against a walker in plain Python that reads nothing but the tokens, and against its own arithmetic."""
 
 import math
+import zlib
 from collections import Counter
 from dataclasses import asdict
 from itertools import pairwise
@@ -79,10 +80,10 @@ worlds = st.fixed_dictionaries(
 @given(world=worlds, seed=st.integers(0, 2**31))
 def test_batch_agrees_with_a_replay_from_tokens_alone(world, seed):
     task = mf.build_task("navigation", **world)
-    batch = task.sample("iid", 3, generator(seed))
-    assert batch.tokens.shape == (3, 2 * world["steps"] - 1)
+    batch = task.sample("iid", 10, generator(seed))
+    assert batch.tokens.shape == (10, 2 * world["steps"] - 1)
     assert bool(batch.loss_mask.all())
-    for row in range(3):
+    for row in range(10):
         sequence = sequence_of(batch, row)
         assert all(token in task.action_ids for token in sequence[0::2])
         assert all(2 * world["dims"] <= token < task.vocab_size for token in sequence[1::2])
@@ -94,6 +95,60 @@ def test_batch_agrees_with_a_replay_from_tokens_alone(world, seed):
         assert batch.info["revisit"][row].tolist() == revisits
         scored = [again and token != task.empty_id for again, token in zip(revisits, sequence[1:])]
         assert batch.score_mask[row].tolist() == scored
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(world=worlds, seed=st.integers(0, 2**31), spoilt=st.integers(0, 20))
+def test_metrics_agree_with_counting(world, seed, spoilt):
+    """Answers with some mistakes, counted one by one where a replay of the tokens comes back to a cell."""
+    task = mf.build_task("navigation", **world)
+    batch, g = task.sample("iid", 10, generator(seed)), generator(seed + 1)
+    answers = batch.targets.clone()
+    for _ in range(spoilt):
+        row, place = int(torch.randint(10, (), generator=g)), int(torch.randint(answers.shape[1], (), generator=g))
+        answers[row, place] = torch.randint(task.vocab_size, (), generator=g)
+    filled, everywhere = [], []
+    for row in range(10):
+        sequence = sequence_of(batch, row)
+        revisits = replay(sequence, world["dims"], world["grid"])[2]
+        for again, said, meant in zip(revisits, answers[row].tolist(), sequence[1:]):
+            everywhere += [said == meant] * again
+            filled += [said == meant] * (again and meant != task.empty_id)
+    scores = task.score(one_hot(answers, task.vocab_size), batch)
+    for name, right in (("accuracy", filled), ("accuracy_all_revisits", everywhere)):
+        assert scores[name].count == len(right)
+        assert scores[name] == pytest.approx(sum(right) / len(right)) if right else math.isnan(scores[name])
+
+
+PINNED = {  # by dimensions, in the order of the splits
+    1: [936985191, 1238097320, 1350915935, 566319789],
+    2: [3223359885, 1722055744, 3975418443, 3664963376],
+    3: [1697167279, 3466515050, 2848874869],
+    4: [1221340519, 1576647161, 735306117],
+    5: [3375748689, 828742040, 1283591798],
+}
+
+
+@pytest.mark.parametrize("dims", PINNED)
+def test_sampling_is_pinned(dims):
+    """A change of the sampling changes every figure ever measured: it must not happen unnoticed."""
+    task = mf.build_task("navigation", dims=dims)
+    batches = [task.sample(split, 8, generator()) for split in task.splits]
+    contents = [batch.tokens.contiguous().numpy().astype("<i8").tobytes() for batch in batches]
+    assert list(map(zlib.crc32, contents)) == PINNED[dims]
+
+
+@pytest.mark.parametrize("dims", range(1, 6))
+def test_the_drawing_explains_what_it_shows_and_nothing_else(dims):
+    """S is drawn where the start was not seen; brackets are explained everywhere, even beyond two dimensions."""
+    task = mf.build_task("navigation", dims=dims, steps=6, grid=4, n_objects=3)
+    drawn = set()
+    for seed in range(30):
+        *lines, key = task.show("iid", generator(seed)).splitlines()
+        start = any("S" in line for line in lines)
+        assert key.startswith("S start") == start and "[ ] a scored revisit" in key
+        drawn.add(start)
+    assert drawn == ({True, False} if dims <= 2 else {False})
 
 
 def test_displacement_counts_steps_and_does_not_wrap():
@@ -340,6 +395,7 @@ def test_answering_empty_scores_zero_and_the_share_of_empty_revisits():
         ({"grid": 1}, "grid must be at least 2"),
         ({"max_run": 0}, "max_run must be at least 1"),
         ({"n_objects": 0}, "n_objects must be at least 1"),
+        ({"n_objects": 10**9}, "n_objects must be at most 1000000"),
         ({"p_empty": -0.1}, "between 0 and 1"),
         ({"p_empty": float("nan")}, "between 0 and 1"),
         ({"dims": 2.0}, "dims must be a whole number"),

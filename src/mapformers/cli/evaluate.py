@@ -10,6 +10,7 @@ from rich.console import Console
 from mapformers.cli.parse import parse
 from mapformers.cli.tables import split_table
 from mapformers.errors import require
+from mapformers.evaluation import scores_beside
 from mapformers.training.loop import measure_splits
 from mapformers.training.run import RunFolder
 
@@ -46,4 +47,6 @@ def main(args: Sequence[str]) -> int:
         console.print(complaint, highlight=False, soft_wrap=True)
     splits = measure_splits(model, config, list(asked.splits) or None, asked.n_sequences, asked.seed)
     Console().print(split_table(splits, f"{config.model.layers[0].name} on {config.task}, step {step}"))
+    for player, scores in scores_beside(task, asked.splits, asked.n_sequences, asked.seed).items():
+        Console().print(split_table(scores, f"player: {player}"))
     return 0

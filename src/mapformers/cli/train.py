@@ -12,6 +12,7 @@ from mapformers.cli.parse import parse, parse_known, without_help
 from mapformers.cli.tables import split_table
 from mapformers.config import to_dict
 from mapformers.errors import require
+from mapformers.evaluation import scores_beside
 from mapformers.mixers import LAYERS
 from mapformers.model import model_config, suggested_settings
 from mapformers.tasks import TASKS
@@ -84,6 +85,8 @@ def main(args: Sequence[str]) -> int:
     if not is_main_process():
         return 0
     Console().print(split_table(result["splits"], f"{title}, seed {config.seed}"))
+    for player, scores in scores_beside(config.build_task(), None, config.train.final_sequences).items():
+        Console().print(split_table(scores, f"player: {player}"))
     console.print(f"Run folder: {choice.folder}", highlight=False, soft_wrap=True)
     return 0
 

@@ -1,5 +1,6 @@
 """`evaluate`: measure anything that maps tokens to logits."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,8 +13,9 @@ from mapformers.model import Decoder
 from mapformers.players import Player
 from mapformers.seeding import generator
 from mapformers.tasks import Metric, Task
+from mapformers.tasks.task import require_count
 
-TOKENS_PER_BATCH = 16_384
+TOKENS_PER_BATCH = 16_384  # at a vocabulary of up to 64; fewer at larger ones, whose logits take as much memory
 
 
 @torch.no_grad()
@@ -30,24 +32,27 @@ def evaluate(
 
     ``model`` is any callable from tokens (B, L) to logits (B, L, vocab), or to an object with ``.logits``: ours, one
     of `transformers`, a plain function, one of `mapformers.players`. The sequences depend on ``seed`` alone, not on
-    ``batch_size``.
+    ``batch_size``. If any logit is NaN, so are all metrics: a diverged model has no score.
     """
-    require(n_sequences >= 1, f"n_sequences must be at least 1, not {n_sequences}.")
-    require(batch_size is None or batch_size >= 1, f"batch_size must be at least 1, not {batch_size}.")
+    require_count("n_sequences", n_sequences)
+    require_count("batch_size", 1 if batch_size is None else batch_size)
     stream = generator(seed, "evaluate")
     device = _device_of(model)
     if batch_size is None:
         length = task.sample(split, 1, generator(seed, "length")).tokens.shape[1]
-        batch_size = max(1, TOKENS_PER_BATCH // length)
+        batch_size = max(1, TOKENS_PER_BATCH * 64 // max(64, task.vocab_size) // length)
     scores: dict[str, list[Metric]] = {}
     with _evaluating(model):
         for start in range(0, n_sequences, batch_size):
             batch = task.sample(split, min(batch_size, n_sequences - start), stream).to(device)
             answer = model.answer(batch) if isinstance(model, Player) else model(batch.tokens)
-            found = task.score(_logits(answer, batch.tokens, task), batch)
+            logits = _logits(answer, batch.tokens, task)
+            found = task.score(logits, batch)
             if isinstance(model, Decoder):
                 found |= task.score_freely(model, batch)
+            diverged = bool(logits.isnan().any())  # NaN is the largest to argmax, which would score it as token 0
             for name, metric in found.items():
+                metric = Metric(math.nan, metric.count) if diverged else metric
                 scores.setdefault(name, []).append(metric)
     return {name: Metric.join(parts) for name, parts in scores.items()}
 

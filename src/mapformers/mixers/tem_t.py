@@ -66,8 +66,9 @@ class TemT(nn.Module):
         super().__init__()
         ids = options.action_ids
         require(
-            len(ids) > 0, "tem-t must be told which tokens are actions: give action_ids=task.action_ids; "
-            "a task that has none, such as selective-copy, is not for tem-t."
+            len(ids) > 0,
+            "tem-t must be told which tokens are actions: give action_ids=task.action_ids; "
+            "a task that has none, such as selective-copy, is not for tem-t.",
         )
         self.options = options
         self.heads = Heads(shape, parts=1)

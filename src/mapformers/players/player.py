@@ -26,7 +26,7 @@ class Player:
 
     def certain(self, answers: Tensor) -> Tensor:
         """Logits of one certain answer per position, (B, L) -> (B, L, vocab)."""
-        return SURE * torch.nn.functional.one_hot(answers, self.task.vocab_size).float()
+        return torch.zeros(*answers.shape, self.task.vocab_size).scatter_(2, answers.unsqueeze(2), SURE)
 
 
 Factory = Callable[[Task[Any], Any], Player]

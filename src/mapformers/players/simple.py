@@ -27,7 +27,10 @@ class Commonest(Player):
 
 
 class LastValue(Player):
-    """The last thing seen that was not an action, or the one ``lag`` such things ago; 0 where there is none."""
+    """The last thing seen that was not an action, or the one ``lag`` such things ago; 0 where there is none.
+
+    Where all tokens act, as brackets do, they are all that can be seen.
+    """
 
     def __init__(self, task: Task[Any], settings: Any, lag: int = 1):
         super().__init__(task, settings)
@@ -38,7 +41,8 @@ class LastValue(Player):
 
     def _what_was_seen(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """(B, L) what was seen, in order, at the front of each row; and how much of it up to each token."""
-        seen = ~torch.isin(tokens, torch.tensor(self.task.action_ids, dtype=tokens.dtype))
+        actions = self.task.action_ids if len(self.task.action_ids) < self.task.vocab_size else []
+        seen = ~torch.isin(tokens, torch.tensor(actions, dtype=tokens.dtype))
         return tokens.gather(1, torch.argsort(~seen, dim=1, stable=True)), seen.cumsum(dim=1)
 
 

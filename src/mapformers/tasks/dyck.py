@@ -5,6 +5,7 @@ sequences are equally likely. After every bracket: what may follow? Any opener, 
 opened last. There is no token before the first bracket, so the first one is never asked for.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -15,13 +16,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits, pad
 
 from mapformers.errors import require
 from mapformers.tasks.dyck_sampler import draw_depths, occupancy, opening_chances
-from mapformers.tasks.task import Batch, Metric, Task, register_task
+from mapformers.tasks.task import Batch, Metric, Task, register_task, require_names
 from mapformers.tasks.walk import choice
 from mapformers.training.config import TrainConfig
 
 Loss = Literal["valid-set", "next-token"]
 
 BRACKETS = ["()", "[]", "{}", "<>"]
+MOST_COUNTED = 2**36  # length² · depth: what it takes to count all nestings, whose number has about length bits
 COLUMNS = 64  # of a drawing
 
 
@@ -41,10 +43,16 @@ class DyckSettings:
     def __post_init__(self) -> None:
         for name, least in (("length", 2), ("depth", 1), ("types", 1)):
             require(getattr(self, name) >= least, f"{name} must be at least {least}, not {getattr(self, name)}.")
+        require_names("types", self.types)
         require(self.length % 2 == 0, f"length must be even, as every bracket is closed, not {self.length}.")
         require(
             2 * self.depth <= self.length,
             f"A depth of {self.depth} needs a length of at least {2 * self.depth}, not {self.length}.",
+        )
+        require(
+            self.length**2 * self.depth <= MOST_COUNTED,
+            f"Sequences of length {self.length} and depth {self.depth} take too long to count: choose a length of "
+            f"at most {math.isqrt(MOST_COUNTED // self.depth)} or a smaller depth.",
         )
         require(self.loss in get_args(Loss), f"loss must be one of {', '.join(get_args(Loss))}, not {self.loss!r}.")
 
@@ -63,6 +71,7 @@ class Dyck(Task[DyckSettings]):
         self.token_names = [opener for opener, _ in pairs] + [closer for _, closer in pairs]
         self.action_ids = list(range(2 * types))
         self.splits = _splits(settings.length, settings.depth)
+        self.beside = ("counting", "bayes") if settings.loss == "next-token" else ("counting",)
 
     def split_settings(self, split: str | Mapping[str, Any]) -> DyckSettings:
         asked = super().split_settings(split)

@@ -42,6 +42,7 @@ class FamilyRules:
         require(self.couples >= 1, f"A family needs a founding couple: couples must be at least 1, not {self.couples}.")
         for name in ("generations", "max_children"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}.")
+        require(self.generations <= 10_000, f"generations must be at most 10000, not {self.generations}.")
         require(0 <= self.p_out <= 1, f"p_out is a probability between 0 and 1, not {self.p_out}.")
         require(
             self.expected_people() <= MOST_PEOPLE,
@@ -56,6 +57,8 @@ class FamilyRules:
         for _ in range(self.generations):
             people += couples * children * (1 + self.p_out)
             couples *= children * (1 + self.p_out) / 2
+            if people > 1e15 or couples < 1e-9:  # far too many already, or no more to come
+                break
         return people
 
 
@@ -110,6 +113,8 @@ class _Growth:
         self._wed(family, wives, husbands)
         for generation in range(1, self.rules.generations + 1):
             family, wives, husbands = self._next(generation, family, wives, husbands)
+            if len(family) == 0:  # all have died out
+                break
         return self._gather()
 
     def _next(self, generation: int, family: Ints, wives: Ints, husbands: Ints) -> tuple[Ints, Ints, Ints]:

@@ -2,11 +2,11 @@
 
 A sequence is a₁ o₁ a₂ o₂ …: a relation, then the name of the person it leads to. It starts with anyone of a family, all
 alike, who is not named; of the six relations one is taken among those the person has, all alike. Names are drawn from
-``n_names`` when a person is first met. Every sequence has a family of its own, or all share one (``trees="fixed"``).
+``n_names`` when a person is first met. For every sequence a family is drawn, or all share one (``trees="fixed"``).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,8 @@ from torch import Tensor
 from mapformers.errors import UserError, require
 from mapformers.seeding import generator
 from mapformers.tasks.family import FATHER, MOTHER, RELATIONS, SPOUSE, FamilyRules, Forest, grow, grow_one
-from mapformers.tasks.task import Batch, register_task
+from mapformers.tasks.family_pool import POOL, has_pool, homes_of, pool
+from mapformers.tasks.task import Batch, register_task, require_names
 from mapformers.tasks.walk import WalkTask, choice
 from mapformers.training.config import TrainConfig
 
@@ -48,13 +49,14 @@ class FamilySettings:
     n_names: int = 10
     """Names there are; each person's is drawn from them."""
     trees: Literal["fresh", "fixed"] = "fresh"
-    """A family of its own for every sequence, or one family with new names for every sequence."""
+    """A family drawn for every sequence, or one family with new names for every sequence."""
     tree_seed: int = 0
     """Which family it is when they are fixed."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "n_names"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}.")
+        require_names("n_names", self.n_names)
         require(self.trees in ("fresh", "fixed"), f"trees must be fresh or fixed, not {self.trees!r}.")
         require(0 <= self.tree_seed < 2**53, f"tree_seed must lie between 0 and 2^53, not be {self.tree_seed}.")
         self.rules()
@@ -71,12 +73,13 @@ class FamilyTree(WalkTask[FamilySettings]):
     relation would lead from there, -1 if to nobody; ``female``, ``generation`` (B, T) of those met.
     """
 
-    uniform_dtype = torch.float64  # a family is chosen by one number: 2^24 of them would be too few
+    uniform_dtype = torch.float64  # large families have no pool, and are chosen by one number: 2^24 were too few
 
     def __init__(self, settings: FamilySettings):
         super().__init__(settings)
         self.token_names = [*RELATIONS, *person_names(settings.n_names)]
         self.action_ids = list(range(len(RELATIONS)))
+        self.beside = ("logician",) if settings.trees == "fresh" else ("locator",)
         twice = {"steps": 2 * settings.steps}
         self.splits = {
             "iid": {},
@@ -154,23 +157,25 @@ def person_names(n: int) -> list[str]:
 
 
 def _walk(uniform: np.ndarray, settings: FamilySettings) -> dict[str, np.ndarray]:
-    """Grow the families of some sequences and walk in all of them at once."""
+    """Draw the families of some sequences and walk in all of them at once."""
+    rules = settings.rules()
     if settings.trees == "fixed":
         tree = np.full(len(uniform), settings.tree_seed)
-        forest = grow_one(settings.tree_seed, settings.rules())
-        first = np.zeros(len(uniform), dtype=np.int64)
-        people = np.full(len(uniform), forest.first[1])
+        one = homes_of(grow_one(settings.tree_seed, rules))
+        homes = replace(one, first=np.zeros_like(tree), people=np.full_like(tree, one.people[0]))
+    elif has_pool(rules):
+        tree = (uniform[:, 0] * POOL).astype(np.int64)
+        homes = pool(rules).homes(tree)
     else:
         tree = (uniform[:, 0] * 2**53).astype(np.int64)
-        forest = grow(tree, settings.rules())
-        first, people = forest.first[:-1], np.diff(forest.first)
-    bits = np.packbits(forest.relatives >= 0, axis=1, bitorder="little")[:, 0]  # of everyone, which relations there are
-    start = here = _choice(uniform[:, 1], people)
+        homes = homes_of(grow(tree, rules))
+    first = homes.first
+    start = here = _choice(uniform[:, 1], homes.people)
     visits, actions = [], []
-    for step in range(settings.steps):
-        possible = bits[first + here]
-        action = NTH_POSSIBLE[possible, _choice(uniform[:, 2 + step], N_POSSIBLE[possible])]
-        here = forest.relatives[first + here, action].astype(np.int64)
+    for draw in uniform[:, 2 : 2 + settings.steps].T:
+        possible = homes.possible[first + here]
+        action = NTH_POSSIBLE[possible, _choice(draw, N_POSSIBLE[possible])]
+        here = homes.relatives[first + here, action].astype(np.int64)
         actions.append(action)
         visits.append(here)
     person = np.stack(visits, axis=1)
@@ -180,9 +185,9 @@ def _walk(uniform: np.ndarray, settings: FamilySettings) -> dict[str, np.ndarray
         "tree": tree,
         "start": start,
         "person": person,
-        "relatives": forest.relatives[flat],
-        "female": forest.female[flat],
-        "generation": forest.generation[flat],
+        "relatives": homes.relatives[flat].astype(np.int32),
+        "female": homes.female[flat],
+        "generation": homes.generation[flat].astype(np.int32),
     }
 
 

@@ -5,6 +5,7 @@ where it leads. The world is a JSON file (graph_world.py, docs/worlds.md).
 """
 
 import contextlib
+import os
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,8 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import UserError, require
-from mapformers.tasks.graph_world import find_world, is_world_file
-from mapformers.tasks.task import Batch, Metric, register_task
+from mapformers.tasks.graph_world import GraphWorld, find_world, is_world_file
+from mapformers.tasks.task import Batch, Metric, register_task, require_names
 from mapformers.tasks.walk import WalkTask, choice, contents, object_names
 from mapformers.training.config import TrainConfig
 
@@ -46,10 +47,19 @@ class GraphSettings:
     def __post_init__(self) -> None:
         for name in ("steps", "n_objects"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}.")
+        require_names("n_objects", self.n_objects)
         require(0 <= self.p_empty <= 1, f"p_empty is a probability between 0 and 1, not {self.p_empty}.")
         if is_world_file(self.world):
             with contextlib.suppress(UserError):  # the task will say what is wrong with it
                 object.__setattr__(self, "world", find_world(self.world).to_json())
+
+    @classmethod
+    def spelled(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """A world made in Python, or the path of one, as the text that the setting is."""
+        world = settings.get("world")
+        if isinstance(world, GraphWorld):
+            return {**settings, "world": world.to_json()}
+        return {**settings, "world": os.fspath(world)} if isinstance(world, os.PathLike) else dict(settings)
 
 
 class Graph(WalkTask[GraphSettings]):
@@ -80,6 +90,8 @@ class Graph(WalkTask[GraphSettings]):
             "ood-dense": {"steps": max(1, settings.steps // 2), "p_empty": 0.2},
             "ood-sparse": {"steps": 2 * settings.steps, "p_empty": 0.8},
         }
+        # From a start that is not known even the best player may be wrong: see players/graph.py.
+        self.beside = ("perfect", "best-lag") if settings.start == "random" else ("best-lag",)
         self._tabulate()
 
     def _tabulate(self) -> None:

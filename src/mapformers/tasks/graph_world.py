@@ -6,7 +6,8 @@
 
 import importlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +22,8 @@ from mapformers.training.files import clear_file_errors, write_atomically
 REQUIRED = ("name", "nodes", "actions", "edges")
 OPTIONAL = ("start", "observations")
 
+UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of characters, ends of lines and paragraphs
+
 Edge = tuple[str, str, str]
 Permutation = tuple[int, ...]
 
@@ -30,7 +33,7 @@ class GraphWorld:
     """A deterministic labelled graph: at a node, an action leads to one node or is not possible.
 
     Made by :meth:`from_dict`, :meth:`from_json`, :meth:`load`, :meth:`from_networkx` or :func:`cayley_world`, and
-    given to a task by name, by path or as text: ``build_task("graph", world=world.to_json())``.
+    given to a task as it is, ``build_task("graph", world=world)``, or by name, by path or as text.
     """
 
     name: str
@@ -68,7 +71,9 @@ class GraphWorld:
         with _said_of(source):
             try:
                 data = json.loads(text, object_pairs_hook=_object)
-            except (json.JSONDecodeError, RecursionError) as error:
+            except UserError:
+                raise
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"this is not valid JSON ({error}); correct it there.") from None
             return cls(**_read(data))
 
@@ -76,9 +81,11 @@ class GraphWorld:
     def load(cls, path: str | Path) -> "GraphWorld":
         """The world of a JSON file."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
             raise UserError(f"Cannot read the world {path}: it is not text in UTF-8; save it as such.") from None
+        except IsADirectoryError:
+            raise UserError(f"Cannot read the world {path}: it is a folder; give the path of a JSON file.") from None
         except (OSError, ValueError) as error:
             why = (getattr(error, "strerror", None) or str(error)).lower()
             raise UserError(f"Cannot read the world {path}: {why}; give the path of a JSON file.") from None
@@ -168,7 +175,7 @@ def find_world(world: str) -> GraphWorld:
         return GraphWorld.from_json(world, "The world given as text")
     if world in shipped_worlds():
         return GraphWorld.from_json((_shipped() / f"{world}.json").read_text(encoding="utf-8"), world)
-    is_name = not is_world_file(world) and Path(world).name == world and not world.endswith(".json")
+    is_name = not _is(Path.exists, world) and Path(world).name == world and not world.endswith(".json")
     if is_name:
         raise UserError(f"{unknown('world', world, shipped_worlds())} Or give the path of a JSON file.")
     return GraphWorld.load(world)
@@ -176,10 +183,12 @@ def find_world(world: str) -> GraphWorld:
 
 def is_world_file(world: str) -> bool:
     """Whether ``world`` is the path of a file, and not the name of a shipped world or the JSON itself."""
-    if _is_json(world) or world in shipped_worlds():
-        return False
+    return not _is_json(world) and world not in shipped_worlds() and _is(Path.is_file, world)
+
+
+def _is(kind: Callable[[Path], bool], path: str) -> bool:
     try:
-        return Path(world).is_file()
+        return path != "" and kind(Path(path))
     except (OSError, ValueError):  # too long for a path, or with a character that no path has
         return False
 
@@ -297,6 +306,8 @@ def _word(value: Any, what: str) -> str:
     """Names are words; a whole number is taken as one."""
     fits = isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip() != ""
     require(fits, f"{what} must be a word or a whole number, not {value!r}.")
+    plain = all(unicodedata.category(letter) not in UNPRINTABLE for letter in str(value))
+    require(plain, f"{what} must be plain text on one line, not {value!r}.")
     return str(value)
 
 

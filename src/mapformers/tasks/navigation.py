@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import require
-from mapformers.tasks.task import Batch, register_task
+from mapformers.tasks.task import Batch, register_task, require_names
 from mapformers.tasks.walk import WalkTask, choice, contents, object_names
 from mapformers.tasks.walk_drawing import draw_walk
 from mapformers.training.config import TrainConfig
@@ -40,6 +40,7 @@ class World:
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("grid", 2), ("max_run", 1), ("n_objects", 1)):
             require(getattr(self, name) >= least, f"{name} must be at least {least}, not {getattr(self, name)}.")
+        require_names("n_objects", self.n_objects)
         require(0 <= self.p_empty <= 1, f"p_empty is a probability between 0 and 1, not {self.p_empty}.")
         require(self.grid**self.dims < 2**62, f"A grid of {self.grid} in {self.dims} dimensions has too many cells.")
 
@@ -77,6 +78,7 @@ class Navigation(WalkTask[World]):
     """Tokens: the 2·dims actions, then "empty", then the objects."""
 
     empty_id: int
+    beside = ("best-lag",)
 
     def __init__(self, settings: NavigationSettings):
         world = settings.world()

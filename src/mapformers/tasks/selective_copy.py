@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import require
-from mapformers.tasks.task import Batch, Metric, Task, register_task
+from mapformers.tasks.task import Batch, Metric, Task, register_task, require_names
 from mapformers.tasks.walk import choice, object_names
 from mapformers.training.config import TrainConfig
 
@@ -36,6 +36,7 @@ class SelectiveCopySettings:
     def __post_init__(self) -> None:
         for name, least in (("n_symbols", 1), ("n_blanks", 0), ("n_kinds", 1)):
             require(getattr(self, name) >= least, f"{name} must be at least {least}, not {getattr(self, name)}.")
+        require_names("n_kinds", self.n_kinds)
 
     @property
     def prompt(self) -> int:

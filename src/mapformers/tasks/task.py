@@ -4,6 +4,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -14,6 +15,9 @@ from mapformers.config import from_dict, to_dict
 from mapformers.errors import require, unknown
 from mapformers.registry import Registry
 from mapformers.training.config import TrainConfig
+
+MOST_NUMBERS = 2**27  # uniform numbers of one batch: what is made of them takes some 50 bytes for each
+MOST_NAMES = 10**6  # tokens of one kind, such as objects
 
 
 class Metric(float):
@@ -80,6 +84,8 @@ class Task(ABC, Generic[World]):
     splits: Mapping[str, dict[str, Any]]
     uniform_dtype: torch.dtype = torch.float32
     """Of the numbers a sequence is made from; float64 where 2^-24 is too coarse a chance."""
+    beside: tuple[str, ...] = ()
+    """Players whose scores are printed beside every result: what is possible, or what comes without a map."""
 
     def __init__(self, settings: World):
         self.settings = settings
@@ -100,11 +106,17 @@ class Task(ABC, Generic[World]):
         It is a deterministic function of one block of uniform numbers drawn from ``generator``, row by row:
         two batches of 64 are one of 128. ``part`` (i, n) makes only the i-th of n equal parts of it.
         """
-        require(batch_size >= 1, f"batch_size must be at least 1, not {batch_size}.")
+        require_count("batch_size", batch_size)
         settings = self.split_settings(split)
         index, parts = part
+        require(0 <= index < parts, f"Of {parts} parts there are 0 to {parts - 1}, but no part {index}.")
         require(batch_size % parts == 0, f"A batch of {batch_size} cannot be cut into {parts} equal parts.")
         numbers = self.numbers_per_sequence(settings)
+        require(
+            batch_size * numbers <= MOST_NUMBERS,
+            f"A batch of {batch_size} such sequences takes {batch_size * numbers:.0e} random numbers and at most "
+            f"{MOST_NUMBERS:.0e} are drawn at once: choose shorter sequences or a smaller batch.",
+        )
         uniform = torch.rand(batch_size, numbers, generator=generator, dtype=self.uniform_dtype)
         return self.draw(uniform.tensor_split(parts)[index], settings)
 
@@ -114,6 +126,7 @@ class Task(ABC, Generic[World]):
             if split not in self.splits:
                 raise unknown(f"split of task {self.name!r}", split, self.splits)
             split = self.splits[split]
+        require(isinstance(split, Mapping), f"A split is a name or a dict of settings, not {split!r}.")
         return from_dict(type(self.settings), {**to_dict(self.settings), **split}, f"setting of task {self.name!r}")
 
     @abstractmethod
@@ -169,6 +182,17 @@ class TaskEntry:
 TASKS: Registry[TaskEntry] = Registry("task")
 
 
+def require_count(name: str, value: Any) -> None:
+    """Refuse what is not a number of things."""
+    require(isinstance(value, Integral), f"{name} must be a whole number, not {value!r}.")
+    require(value >= 1, f"{name} must be at least 1, not {value}.")
+
+
+def require_names(setting: str, n: int) -> None:
+    """Refuse a setting that would give the vocabulary absurdly many tokens of one kind."""
+    require(n <= MOST_NAMES, f"{setting} must be at most {MOST_NAMES}, not {n}.")
+
+
 def register_task(name: str, *, settings: type, build: type[Task[Any]], summary: str) -> None:
     """Make a task known by name."""
     build.name = name
@@ -178,7 +202,10 @@ def register_task(name: str, *, settings: type, build: type[Task[Any]], summary:
 def build_task(name: str, **settings: Any) -> Task[Any]:
     """A task by name; ``settings`` change its iid split, and the OOD splits follow.
 
+    A settings class may have a classmethod ``spelled``, which puts what Python has objects for into plain settings.
+
     >>> task = build_task("navigation", dims=2)
     """
     entry = TASKS[name]
+    settings = getattr(entry.settings, "spelled", dict)(settings)
     return entry.build(from_dict(entry.settings, settings, f"setting of task {name!r}"))

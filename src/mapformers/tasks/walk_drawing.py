@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 Cell = tuple[int, ...]
+KEY = "[ ] a scored revisit"
 
 
 def draw_walk(names: Sequence[str], displacement: Sequence[Cell], first_visit: Sequence[int], empty: str) -> str:
@@ -18,7 +19,10 @@ def draw_walk(names: Sequence[str], displacement: Sequence[Cell], first_visit: S
     lines = [", ".join(pairs[i : i + 16]) for i in range(0, len(pairs), 16)]
     if len(displacement[0]) <= 2:
         lines += ["", *_picture([(*cell, 0)[:2] for cell in displacement], seen)]
-        lines += ["", "S start, letters and dots what was seen (the torus unrolled), [ ] a scored revisit"]
+        start = "" if any(not any(cell) for cell in displacement) else "S start, "  # unless it was seen later
+        lines += ["", f"{start}letters and dots what was seen (the torus unrolled), {KEY}"]
+    else:
+        lines += ["", KEY]
     return "\n".join(lines)
 
 
