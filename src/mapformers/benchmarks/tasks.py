@@ -11,6 +11,7 @@ from mapformers.seeding import generator
 from mapformers.tasks import TASKS, build_task
 
 BATCH = 128
+WARM = 20  # batches before the clock starts: by then a pool of families is grown
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ def _sampling(name: str, repeats: int, batch_size: int) -> Sampling:
     task = build_task(name)
     stream = generator(0, "bench tasks")
     length = task.sample("iid", 1, stream).tokens.shape[1]
+    for _ in range(WARM):
+        task.sample("iid", batch_size, stream)
     size = Size(name, 1, 64, 1, batch_size, length, task.vocab_size)
     steps = {"sample": lambda: task.sample("iid", batch_size, stream), "train": training_step("mapwm", size)}
     seconds = interleaved_medians(steps, repeats)

@@ -16,9 +16,6 @@ from mapformers.model import build_model
 from mapformers.training.config import TrainConfig
 from mapformers.training.optimizer import build_optimizer
 
-TOGETHER = 4  # rows in memory at a time, besides `rope`
-
-
 SIZES = {
     "smoke": Size("smoke", 1, 32, 1, 4, 32, repeats=2),
     "navigation": Size("navigation", 1, 64, 1, 128, 256),
@@ -82,7 +79,8 @@ def work(model: nn.Module, size: Size) -> float:
 def throughput(
     size: Size, repeats: int | None = None, memory: bool = True, peers: Sequence[str] = ("Llama",)
 ) -> list[Timing]:
-    """Time the rows a few at a time, turn by turn, `rope` always among them, so that ratios are of one moment.
+    """Time each row beside `rope`, turn by turn, so that a ratio is of one moment; and no third one in between, whose
+    memory, taken and given back to the system, would slow both.
 
     The peak memory of each is measured afterwards, in a process of its own.
     """
@@ -91,10 +89,10 @@ def throughput(
     operations = work(own_model("rope", size), size)
     tokens = size.batch_size * size.length
     timings: dict[str, Timing] = {}
-    for first in range(0, len(labels), TOGETHER):
-        group = {row: training_step(row, size) for row in ("rope", *labels[first : first + TOGETHER])}
-        median = interleaved_medians(group, repeats or size.repeats)
-        del group
+    for label in labels:
+        median = interleaved_medians(
+            {row: training_step(row, size) for row in ("rope", label)}, repeats or size.repeats
+        )
         for row, took in median.items():
             ratio = median["rope"] / took
             timings.setdefault(row, Timing(row, took, tokens / took, ratio, operations / took / peak, None))
