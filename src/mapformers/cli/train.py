@@ -84,6 +84,7 @@ def main(args: Sequence[str]) -> int:
         result = train(config, choice.folder, console, title)
     if not is_main_process():
         return 0
+    _, config = RunFolder.open(choice.folder)  # a resumed run has settings of its own
     Console().print(split_table(result["splits"], f"{title}, seed {config.seed}"))
     for player, scores in scores_beside(config.build_task(), None, config.train.final_sequences).items():
         Console().print(split_table(scores, f"player: {player}"))
