@@ -5,6 +5,7 @@ out = out_proj(y ⊙ SiLU(z)). Names and shapes of the weights are those of the 
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
@@ -102,6 +103,7 @@ class SSM(nn.Module):
         y, _, _ = self.recur(u, x, None, context, plain=True)
         return self.out_proj(((y + self.D * x) * silu(z)).to(u.dtype))
 
+    @abstractmethod
     def recur(
         self, u: Tensor, x: Tensor, state: SSMState | None, context: Context, plain: bool = False
     ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -109,7 +111,6 @@ class SSM(nn.Module):
 
         ``plain``: by the slow loop that the fast scan must equal.
         """
-        raise NotImplementedError
 
 
 class SteppedSSM(SSM):
@@ -127,9 +128,9 @@ class SteppedSSM(SSM):
             else:
                 self.dt_proj.bias.zero_()
 
+    @abstractmethod
     def rates(self) -> tuple[Tensor | None, Tensor | None]:
         """How fast the state decays and turns per unit of Δ: (N, E) or (N/2, E), None where it does not."""
-        raise NotImplementedError
 
     def recur(
         self, u: Tensor, x: Tensor, state: SSMState | None, context: Context, plain: bool = False

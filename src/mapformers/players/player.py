@@ -1,5 +1,6 @@
 """What a player is: it answers by a rule, without learning, and is measured like any model."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +12,15 @@ from mapformers.tasks import Batch, Task
 SURE = 100.0  # logit of a certain answer: softmax gives it all
 
 
-class Player:
+class Player(ABC):
     """Maps tokens (B, L) to logits (B, L, vocab), as a model does."""
 
     def __init__(self, task: Task[Any], settings: Any):
         self.task, self.settings = task, settings
 
+    @abstractmethod
     def __call__(self, tokens: Tensor) -> Tensor:
-        raise NotImplementedError
+        """The answer from tokens alone."""
 
     def answer(self, batch: Batch) -> Tensor:
         """What is measured. A player that sees more than the tokens reads it from ``batch.info`` here."""

@@ -19,7 +19,6 @@ from mapformers.tasks.family import FATHER, MOTHER, RELATIONS, SPOUSE, FamilyRul
 from mapformers.tasks.family_pool import POOL, has_pool, homes_of, pool
 from mapformers.tasks.task import Batch, register_task, require_names
 from mapformers.tasks.walk import WalkTask, choice
-from mapformers.training.config import TrainConfig
 
 NAMES = (
     *("Alex", "Robin", "Kim", "Sam", "Jo", "Lee", "Max", "Pat", "Toni", "Chris"),
@@ -110,22 +109,6 @@ class FamilyTree(WalkTask[FamilySettings]):
     def model_defaults(self) -> dict[str, Any]:
         """# paper: one layer, one head of 192; here: rank 2 and base 64 are our reading"""
         return {"d_model": 192, "n_heads": 1, "n_layers": 1, "rank": 2, "base": 64.0}
-
-    def training(self, scale: str) -> TrainConfig:
-        """# paper: nothing is said; here: navigation's"""
-        return {
-            "smoke": TrainConfig(
-                sequences=320,
-                batch_size=16,
-                warmup_steps=5,
-                driftless_steps=5,
-                eval_every=10,
-                eval_sequences=16,
-                final_sequences=16,
-            ),
-            "cpu": TrainConfig(sequences=40_000, batch_size=32, driftless_steps=250),
-            "paper": TrainConfig(sequences=700_000, batch_size=128, lr=3e-4, warmup_steps=0),
-        }[scale]
 
     def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
         """The walk in words, and the family, with the names of those who were met."""

@@ -19,7 +19,6 @@ from mapformers.errors import UserError, require
 from mapformers.tasks.graph_world import GraphWorld, find_world, is_world_file
 from mapformers.tasks.task import Batch, Metric, register_task, require_names
 from mapformers.tasks.walk import WalkTask, choice, contents, object_names
-from mapformers.training.config import TrainConfig
 
 EMPTY = "·"
 NO_BREAK = "\u00a0"
@@ -169,22 +168,6 @@ class Graph(WalkTask[GraphSettings]):
     def model_defaults(self) -> dict[str, Any]:
         """No circle in the graph is longer than its number of nodes."""
         return {"base": float(len(self.world.nodes))}
-
-    def training(self, scale: str) -> TrainConfig:
-        """Those of `navigation`, whose walks these are."""
-        return {
-            "smoke": TrainConfig(
-                sequences=320,
-                batch_size=16,
-                warmup_steps=5,
-                driftless_steps=5,
-                eval_every=10,
-                eval_sequences=16,
-                final_sequences=16,
-            ),
-            "cpu": TrainConfig(sequences=40_000, batch_size=32, driftless_steps=250),
-            "paper": TrainConfig(sequences=700_000, batch_size=128, lr=3e-4, warmup_steps=0),
-        }[scale]
 
     def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
         """The walk in words, with the names of the nodes."""

@@ -16,7 +16,6 @@ from mapformers.errors import require
 from mapformers.tasks.task import Batch, register_task, require_names
 from mapformers.tasks.walk import WalkTask, choice, contents, object_names
 from mapformers.tasks.walk_drawing import draw_walk
-from mapformers.training.config import TrainConfig
 
 ARROWS = ["→", "←", "↑", "↓"]
 AXES = "xyzuv"
@@ -139,22 +138,6 @@ class Navigation(WalkTask[World]):
     def model_defaults(self) -> dict[str, Any]:
         """One inner dimension per axis (two at least), and ω from one turn per cell to one turn per grid."""
         return {"rank": max(2, self.settings.dims), "base": float(self.settings.grid)}
-
-    def training(self, scale: str) -> TrainConfig:
-        """# paper: 700 k sequences, batch 128, lr 3e-4, no warm-up named; here at `cpu`: see docs/fidelity.md"""
-        return {
-            "smoke": TrainConfig(
-                sequences=320,
-                batch_size=16,
-                warmup_steps=5,
-                driftless_steps=5,
-                eval_every=10,
-                eval_sequences=16,
-                final_sequences=16,
-            ),
-            "cpu": TrainConfig(sequences=40_000, batch_size=32, driftless_steps=250),
-            "paper": TrainConfig(sequences=700_000, batch_size=128, lr=3e-4, warmup_steps=0),
-        }[scale]
 
     def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
         """The walk in tokens and, in one and two dimensions, on the grid."""
