@@ -1,16 +1,44 @@
 """One thread, repeatable examples, seeded tests; ``helpers`` can be imported under any pytest import mode."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
-import hypothesis
-import pytest
-import torch
+BF16 = "import torch; torch.set_num_threads(1); torch.randn(24, 16).bfloat16() @ torch.randn(16, 48).bfloat16()"
+
+
+def avoid_broken_amx() -> None:
+    """Some virtual machines announce AMX and then refuse it, which kills the process at the first bf16 product."""
+    announced = Path("/proc/cpuinfo").exists() and "amx_bf16" in Path("/proc/cpuinfo").read_text()
+    if announced and "ONEDNN_MAX_CPU_ISA" not in os.environ:
+        died = subprocess.run([sys.executable, "-c", BF16], capture_output=True, check=False).returncode < 0
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_FP16" if died else "DEFAULT"  # worker processes inherit it
+
+
+avoid_broken_amx()
+
+import hypothesis  # noqa: E402
+import pytest  # noqa: E402
+import torch  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--import-plugin", action="append", default=[], help="a file whose layers and tasks are tested too"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test module is collected, so that tests that loop over a registry find what the file registers."""
+    from mapformers.plugins import import_plugins
+
+    import_plugins(config.getoption("--import-plugin"))
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from mapformers import build_model
-from mapformers.mixers import LAYERS, Context
 from mapformers.model import Decoder
+from mapformers.modules.context import Context
+from mapformers.modules.layer import LAYERS
 
 VOCAB = 11
 SIZES = {"vocab_size": VOCAB, "d_model": 16, "n_heads": 2, "n_layers": 2}
@@ -95,7 +96,7 @@ class Layout:
         return {"reset": self.reset, "padding_mask": self.padding_mask}
 
     def context(self) -> Context:
-        return Context(self.tokens, self.reset, self.padding_mask)
+        return Context.of(self.tokens, reset=self.reset, padding_mask=self.padding_mask)
 
     def alone(self, model: Decoder) -> Tensor:
         """Logits (B, L, V) of each document read alone, from its first token, without any flag."""

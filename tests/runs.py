@@ -29,7 +29,7 @@ from mapformers.tasks.navigation import Navigation, World
 
 TINY: dict[str, Any] = {
     "task": "navigation", "model": "mapwm", "scale": "smoke", "steps": 8, "grid": 4, "d_model": 16, "sequences": 48,
-    "batch_size": 4, "warmup_steps": 2, "driftless_steps": 0, "log_every": 1, "eval_every": 4, "eval_sequences": 8,
+    "batch_size": 4, "warmup_steps": 2, "zero_mean_steps": 0, "log_every": 1, "eval_every": 4, "eval_sequences": 8,
     "final_sequences": 8, "checkpoint_every": 5, "device": "cpu",
 }  # fmt: skip
 TIMES = {"sequences_per_second", "seconds"}  # the fields that may differ between two runs of one config

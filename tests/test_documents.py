@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from mapformers.cli.main import COMMANDS
-from mapformers.recipes.report import documents
+from mapformers.cli.report import documents, recipe_records
+from mapformers.recipes import RECIPES
+from mapformers.recipes.pages import finding
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -36,8 +38,33 @@ def test_links_and_pictures_are_there():
 
 
 def test_generated_documents_are_up_to_date():
-    for path, content in documents(ROOT).items():
-        assert path.read_text() == content, f"{path.name} is stale: run `mapformers report --write`"
+    wanted = documents(ROOT)
+    for path, content in wanted.items():
+        assert path.exists() and path.read_text() == content, f"{path.name} is stale: run `mapformers report --write`"
+    assert set((ROOT / "docs/results").iterdir()) == {path for path in wanted if path.parent.name == "results"}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name)
+def test_links_and_pictures_of_pages_are_there(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_finding_has_its_figures():
+    for name, record in recipe_records(ROOT).items():
+        assert finding(RECIPES[name], record), f"{name}: a figure of its finding was not measured"
+
+
+def test_the_page_of_results_is_short():
+    """One table for each recipe and benchmark; seeds, commands and versions are on their own pages."""
+    page = (ROOT / "docs/results.md").read_text()
+    assert page.count("|---") == page.count("\n## ")
+    assert "mapformers reproduce" not in page and "torch" not in page
+
+
+def test_no_page_names_a_folder_of_a_machine():
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert not re.search(r"(?<![\w.])/(tmp|home|root|work|Users)/", page.read_text()), page.name
 
 
 @pytest.mark.parametrize("page", ["tasks.md", "families.md"])

@@ -14,14 +14,15 @@ from rich.console import Console
 import mapformers as mf
 from mapformers.cli.main import main
 from mapformers.model import model_config
-from mapformers.recipes import RECIPES, Recipe, Row
-from mapformers.recipes import reproduce as running
-from mapformers.tasks.navigation import Navigation, NavigationSettings
-from mapformers.training import checkpoint, loop
-from mapformers.training.config import TrainConfig
-from mapformers.training.loop import Trainer, resume, train
+from mapformers.runs import checkpoint
+from mapformers.runs.config import RunConfig, TrainConfig
+from mapformers.runs.folder import RunFolder
+from mapformers.tasks.navigation import NavigationSettings
+from mapformers.training import loop
+from mapformers.training.loop import Trainer
 from mapformers.training.optimizer import build_optimizer
-from mapformers.training.run import RunConfig, RunFolder
+from mapformers.training.train import resume_run as resume
+from mapformers.training.train import start_run as train
 
 TRAIN = TrainConfig(
     sequences=48,
@@ -156,27 +157,6 @@ def test_nan_weights_do_not_replace_good_checkpoints(tmp_path, monkeypatch):
     assert all(bool(p.isfinite().all()) for p in model.parameters()), step
 
 
-def test_changed_config_starts_clean(tmp_path, monkeypatch):
-    recipe = Recipe(
-        name="mini",
-        summary="",
-        task="navigation",
-        worlds={"1D": {"dims": 1, "steps": 6, "grid": 4}},
-        splits={"iid": "IID"},
-        rows=(Row("MapWM", "mapwm", {"d_model": 16}),),
-        paper={},
-    )
-    monkeypatch.setitem(RECIPES._entries, "mini", recipe)
-    tiny_train = TrainConfig(sequences=40, batch_size=4, log_every=1, eval_every=2, eval_sequences=4, final_sequences=4)
-    monkeypatch.setattr(Navigation, "training", lambda self, scale: tiny_train)
-    running.run_cell("mini", "MapWM", "1D", 0, "cpu", tmp_path, 1)
-    monkeypatch.setattr(Navigation, "training", lambda self, scale: replace(tiny_train, sequences=16))
-    run = running.run_cell("mini", "MapWM", "1D", 0, "cpu", tmp_path, 1)
-    assert [point["sequences"] for point in run["curve"]] == [8, 16]
-    checkpoints = {path.parent.parent.name: path.name for path in tmp_path.glob("mini/cpu/*/checkpoints/step-*")}
-    assert sorted(checkpoints.values()) == ["step-00000004", "step-00000010"] and len(checkpoints) == 2
-
-
 @pytest.mark.parametrize("split", [{"dims": 3}, {"n_objects": 40}], ids=str)
 def test_a_split_may_not_leave_the_vocabulary(split):
     with pytest.raises(mf.UserError, match="keep dims and n_objects"):
@@ -235,7 +215,7 @@ def test_first_speed(tmp_path):
 
 
 def test_command_can_be_typed_again(monkeypatch):
-    from mapformers.training.run import provenance
+    from mapformers.runs.provenance import provenance
 
     monkeypatch.setattr("sys.argv", ["mapformers", "reproduce", "table2", "--rows", "RoPE (1L)"])
     assert shlex.split(provenance({})["command"]) == ["mapformers", "reproduce", "table2", "--rows", "RoPE (1L)"]

@@ -12,9 +12,11 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 SMALL = ["--steps", "2", "--sequences", "4", "--walk", "16"]
 
 
-def run(*command: str, **environment: str) -> str:
+def run(*command: str, cwd: Path | None = None, **environment: str) -> str:
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100", "HF_HUB_OFFLINE": "1", **environment}
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=variables, timeout=300)
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, env=variables, timeout=300, cwd=cwd
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -29,7 +31,7 @@ PLAYERS = {f"player: {name}" for name in ("perfect", "commonest", "last-value", 
 OWN = "own function: a turn back"
 
 
-def test_own_models_are_measured_beside_the_players():
+def test_own_models_are_measured_with_the_players():
     pytest.importorskip("transformers", reason="the example measures a Llama")
     rows = rows_of(run(str(EXAMPLES / "evaluate_your_model.py"), *SMALL))
     assert set(rows) == {"Llama after 2 steps", OWN, *PLAYERS}
@@ -43,3 +45,19 @@ def test_the_example_does_without_transformers(tmp_path):
     output = run(str(EXAMPLES / "evaluate_your_model.py"), *SMALL, PYTHONPATH=str(tmp_path))
     assert "Llama is left out: it needs transformers" in output
     assert set(rows_of(output)) == {OWN, *PLAYERS}
+
+
+def test_train_and_evaluate():
+    output = run(str(EXAMPLES / "train_and_evaluate.py"))
+    assert "20 steps" in output and output.count("accuracy") == 5
+
+
+def test_a_model_of_ones_own_is_trained_and_streams(tmp_path):
+    output = run(str(EXAMPLES / "own_model.py"), "--steps", "4", cwd=tmp_path)
+    assert "accuracy on iid" in output and "streamed = at once: True" in output
+    assert len((EXAMPLES / "own_model.py").read_text().splitlines()) <= 80
+
+
+def test_a_map_is_read():
+    output = run(str(EXAMPLES / "read_a_map.py"))
+    assert "how far each token moves" in output and "%" in output

@@ -4,8 +4,8 @@ import torch
 from torch.nn.functional import one_hot
 
 import mapformers as mf
+from mapformers.runs.config import TrainConfig
 from mapformers.seeding import generator, initialisation
-from mapformers.training.config import TrainConfig
 from mapformers.training.optimizer import build_optimizer, learning_rate
 
 TASK = mf.build_task("navigation", dims=1, steps=32, grid=16)

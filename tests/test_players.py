@@ -24,13 +24,13 @@ def measured(player, task, split, n_sequences=SEQUENCES, metric="accuracy"):
 
 
 def answers_and_batch(player, task, split, n_sequences=SEQUENCES):
-    """What the player says of the sequences that `evaluate` draws, all in one batch."""
+    """The player's logits for the sequences that `evaluate` draws, all in one batch."""
     batch = task.sample(split, n_sequences, generator(7, "evaluate"))
     return player.answer(batch).argmax(dim=-1), batch
 
 
 def assert_scores(player, task, split, expected, n_sequences=SEQUENCES):
-    """The share of right answers lies within four standard errors of ``expected`` (one number, or one per sequence)."""
+    """The fraction of right answers is within four standard errors of ``expected`` (a number, or one per sequence)."""
     answers, batch = answers_and_batch(player, task, split, n_sequences)
     counted = batch.score_mask.sum(dim=1).double()
     right = ((answers == batch.targets) & batch.score_mask).sum(dim=1).double()
@@ -64,7 +64,7 @@ def test_perfect_needs_the_rules_of_its_own_split():
 
 @each_split
 def test_perfect_sees_no_later_token(name, split):
-    """Change everything from some place on: the answers before it stay."""
+    """If every token from some position on changes, the answers before it stay the same."""
     task = mf.build_task(name)
     player = mf.players.build("perfect", task, split)
     tokens = task.sample(split, 4, generator(7, "evaluate")).tokens
@@ -90,7 +90,7 @@ def test_random_is_right_by_chance_in_small_and_large_vocabularies():
 
 @each_split
 def test_commonest_is_right_once_in_the_number_of_kinds(name, split):
-    """Objects, and symbols, are all alike and independent of the sequences the commonest was learned from.
+    """Objects and symbols are uniformly random, and independent of the sequences that `commonest` was taken from.
 
     Scored revisits are to cells that are not empty, so "empty" is never the commonest answer.
     """
@@ -107,7 +107,7 @@ def test_the_only_kind_there_is_is_the_commonest():
 
 @pytest.mark.parametrize("split", mf.build_task("navigation").splits)
 def test_last_value_in_navigation_is_right_by_chance_alone(split):
-    """One step ago was another cell (a step always changes place), and it holds the same object with (1 − p)/16."""
+    """One step ago was another cell (every step moves), and it holds the same object with probability (1 − p)/16."""
     task = mf.build_task("navigation")
     p_empty = task.split_settings(split).p_empty
     assert_scores(mf.players.build("last-value", task, split), task, split, (1 - p_empty) / 16)
@@ -115,13 +115,13 @@ def test_last_value_in_navigation_is_right_by_chance_alone(split):
 
 @pytest.mark.parametrize("split", mf.build_task("selective-copy").splits)
 def test_last_value_in_selective_copy_repeats_its_last_answer(split):
-    """The first answer follows the separator, which is no symbol; any other is the symbol before, right with 1/16."""
+    """The first answer is the separator, which is never right; any other is the symbol before, right with 1/16."""
     task = mf.build_task("selective-copy")
     assert_scores(mf.players.build("last-value", task, split), task, split, 127 / 128 / 16)
 
 
 def test_last_value_is_the_last_that_is_no_action():
-    """Against plain Python, lag by lag; 0 where there is none yet."""
+    """Against plain Python, lag by lag; the answer is 0 if there is no observation yet."""
     for task in (mf.build_task("navigation", steps=12), mf.build_task("selective-copy", n_symbols=4, n_blanks=4)):
         player = mf.players.build("last-value", task)
         tokens = task.sample("iid", 8, generator(7, "evaluate")).tokens
@@ -135,7 +135,7 @@ def test_last_value_is_the_last_that_is_no_action():
 
 
 def test_best_lag_in_navigation_is_the_turn_back():
-    """Two observations ago is the same cell after a turn back, and is then right; any other cell is so by chance.
+    """After a turn back, two observations ago is the same cell and so right; any other cell is right by chance.
 
     One observation ago never is the same cell, and from three on the walk must have gone farther to be back. With p the
     share of empty cells and s of scored revisits after a turn back: s + (1 − s)(1 − p)/16.
@@ -161,14 +161,14 @@ each_meeting = pytest.mark.parametrize(("name", "split"), MEETINGS, ids=[f"{name
 
 
 def chance_in(task, split):
-    """That one place holds what another one does, which is scored: an object of 16 unless empty, a name of ten."""
+    """The probability that two places have the same content: one of 16 objects unless empty, or one of ten names."""
     settings = task.split_settings(split)
     return (1 - settings.p_empty) / 16 if task.name == "graph" else 1 / 10
 
 
 @each_meeting
 def test_perfect_and_random_and_commonest_on_graphs_and_in_families(name, split):
-    """What nodes hold and how people are called is all alike, so any one answer is right as often as it is there."""
+    """Contents and names are uniformly random, so any one answer is right as often as it occurs."""
     task = mf.build_task(name)
     assert measured(mf.players.build("perfect", task, split), task, split, 64) == 1
     assert_scores(mf.players.build("random", task, split), task, split, 1 / task.vocab_size)
@@ -188,7 +188,7 @@ def test_last_value_on_graphs_and_in_families_is_right_by_chance_alone(name, spl
 
 @each_meeting
 def test_best_lag_on_graphs_and_in_families_is_the_way_back(name, split):
-    """Two steps ago was the same node, or person, where the last step undid the one before; else it is chance."""
+    """If the last step undid the one before, two steps ago was the same node or person; otherwise it is chance."""
     task = mf.build_task(name)
     player = mf.players.build("best-lag", task, split)
     assert player.lag == 2
@@ -215,9 +215,9 @@ def test_where_all_tokens_act_they_are_all_that_can_be_seen():
 def best_lag_in_copy(n_symbols, n_blanks, n_kinds):
     """The best fixed offset: n_symbols + n_blanks + 1 − b tokens back, for any b from 0 to n_blanks.
 
-    Answer i then looks at place i + b, where symbol i stands if b blanks come before it. Every one of the n_blanks + 1
-    gaps between blanks holds as many symbols on average, so this is so of one in n_blanks + 1. Otherwise a symbol may
-    stand there, and be of the right kind by chance.
+    Answer i then repeats position i + b, which has symbol i if b blanks come before it. Every one of the n_blanks + 1
+    gaps between blanks holds as many symbols on average, so this is true for one symbol in n_blanks + 1. Otherwise
+    there may be a symbol that is right by chance.
     """
     source = 1 / (n_blanks + 1)
     return source + (n_symbols / (n_symbols + n_blanks) - source) / n_kinds
@@ -233,7 +233,7 @@ def test_best_lag_copies_perfectly_where_there_are_no_blanks():
 
 @pytest.mark.parametrize(("n_symbols", "n_blanks", "n_kinds"), [(9, 1, 16), (6, 3, 4), (12, 7, 16)])
 def test_best_lag_finds_one_symbol_in_as_many_as_there_are_gaps(n_symbols, n_blanks, n_kinds):
-    """The heuristic the paper names in B.2, a fixed offset; on OOD blanks it finds nothing better than that."""
+    """The heuristic that the paper names in B.2: a fixed offset. With OOD numbers of blanks it fails."""
     task = mf.build_task("selective-copy", n_symbols=n_symbols, n_blanks=n_blanks, n_kinds=n_kinds)
     player = mf.players.build("best-lag", task)
     assert n_symbols + 1 <= player.lag <= n_symbols + n_blanks + 1
@@ -241,10 +241,10 @@ def test_best_lag_finds_one_symbol_in_as_many_as_there_are_gaps(n_symbols, n_bla
 
 
 def test_best_lag_is_no_better_than_chance_at_the_papers_size():
-    """129 gaps: looking back into the prompt finds 1/129 + (1/2 − 1/129)/16 < 1/16, its own last answers do 1/16.
+    """Of 129 gaps: a lag into the prompt is right with 1/129 + (1/2 − 1/129)/16 < 1/16, its own answers with 1/16.
 
-    With lag ℓ the first ℓ − 1 answers look back into the prompt, where a symbol stands with n/(n + blanks), and the
-    ℓ-th looks at the separator.
+    With lag ℓ the first ℓ − 1 answers repeat a token of the prompt, which is a symbol with probability
+    n/(n + blanks), and the ℓ-th answer repeats the separator.
     """
     task = mf.build_task("selective-copy")
     assert best_lag_in_copy(128, 128, 16) < 1 / 16
@@ -268,7 +268,7 @@ def test_an_unknown_player_is_refused_with_the_nearest_name():
 @pytest.mark.parametrize("player", ["perfect", "commonest", "last-value", "best-lag", "random"])
 @pytest.mark.parametrize("name", TASKS)
 def test_players_are_certain_and_repeatable(name, player):
-    """One answer has all the probability, and asking again, or a new player, gives the same."""
+    """One answer has all the probability. A second call, or a new player, gives the same."""
     small = {"steps": 16, "grid": 4} if name == "navigation" else {"n_symbols": 8, "n_blanks": 8}
     task = mf.build_task(name, **small)
     tokens = task.sample("iid", 4, generator(7, "evaluate")).tokens

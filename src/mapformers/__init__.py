@@ -6,43 +6,85 @@
 >>> scores = mf.evaluate(model, task, "iid", n_sequences=8)
 """
 
-from mapformers import evaluation, lie, players
-from mapformers.errors import UserError
-from mapformers.evaluation import evaluate
-from mapformers.mixers import LAYERS
-from mapformers.model import Decoder, build_model
-from mapformers.recipes import RECIPES
-from mapformers.tasks import TASKS, Batch, Metric, Task, build_task
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from mapformers import analysis, evaluation, layers, lie, players, seeding, training
+    from mapformers.errors import UserError
+    from mapformers.evaluation.evaluate import evaluate
+    from mapformers.model import Decoder, build_model
+    from mapformers.plugins import import_plugins
+    from mapformers.registry import list_models, list_recipes, list_tasks
+    from mapformers.runs.config import RunConfig
+    from mapformers.runs.run import Run, load
+    from mapformers.tasks import Batch, Metric, Task, build_task
+    from mapformers.training.train import resume, train
 
-def list_models() -> list[str]:
-    """Names that :func:`build_model` knows."""
-    return LAYERS.names()
-
-
-def list_tasks() -> list[str]:
-    """Names that :func:`build_task` knows."""
-    return TASKS.names()
-
-
-def list_recipes() -> list[str]:
-    """Tables and figures that can be run by name."""
-    return RECIPES.names()
-
+# Where each name lives. It is imported when it is first used, so that `import mapformers` itself takes no time.
+_HOMES = {
+    "Batch": "tasks",
+    "Decoder": "model",
+    "Metric": "tasks",
+    "Run": "runs.run",
+    "RunConfig": "runs.config",
+    "Task": "tasks",
+    "UserError": "errors",
+    "build_model": "model",
+    "build_task": "tasks",
+    "evaluate": "evaluation",
+    "import_plugins": "plugins",
+    "list_models": "registry",
+    "list_recipes": "registry",
+    "list_tasks": "registry",
+    "load": "runs.run",
+    "resume": "training",
+    "train": "training",
+}
+_ROOMS = ("analysis", "evaluation", "layers", "lie", "players", "seeding", "training")
 
 __all__ = [
     "Batch",
     "Decoder",
     "Metric",
+    "Run",
+    "RunConfig",
     "Task",
     "UserError",
+    "__version__",
+    "analysis",
     "build_model",
     "build_task",
     "evaluate",
     "evaluation",
+    "import_plugins",
+    "layers",
     "lie",
     "list_models",
     "list_recipes",
     "list_tasks",
+    "load",
     "players",
+    "resume",
+    "seeding",
+    "train",
+    "training",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib import metadata
+
+        return metadata.version("mapformers")
+    if name in _ROOMS:
+        return import_module(f"mapformers.{name}")
+    if name in _HOMES:
+        found = getattr(import_module(f"mapformers.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module 'mapformers' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,73 +1,13 @@
 """One config language: frozen dataclasses, spoken alike by Python, the command line and run folders."""
 
-import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mapformers.errors import UserError, require, unknown
-from mapformers.mixers import LAYERS
 
 Config = TypeVar("Config")
-
-
-@dataclass(frozen=True)
-class LayerConfig:
-    """One layer: a registered name and its options (checked, defaults filled in)."""
-
-    name: str
-    options: Any
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "options": to_dict(self.options)}
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """A decoder: its sizes and its stack of layers."""
-
-    vocab_size: int
-    layers: tuple[LayerConfig, ...]
-    d_model: int = 64
-    n_heads: int = 1
-    head_dim: int | None = None
-    """Size of a head; d_model / n_heads unless given."""
-    mlp_ratio: int = 4
-
-    def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "n_heads", "mlp_ratio"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}.")
-        require(len(self.layers) >= 1, "A model needs at least one layer; give n_layers of 1 or more.")
-        if self.head_dim is None:
-            require(
-                self.d_model % self.n_heads == 0,
-                f"d_model {self.d_model} cannot be divided into {self.n_heads} heads; change either, or give head_dim.",
-            )
-        else:
-            require(self.head_dim >= 1, f"head_dim must be at least 1, not {self.head_dim}.")
-        for layer in self.layers:
-            beyond = [token for token in getattr(layer.options, "action_ids", ()) if token >= self.vocab_size]
-            require(not beyond, f"action_ids names tokens {beyond}; the model knows 0 to {self.vocab_size - 1}.")
-
-    @property
-    def head_size(self) -> int:
-        return self.head_dim if self.head_dim is not None else self.d_model // self.n_heads
-
-    def to_dict(self) -> dict[str, Any]:
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return plain | {"layers": [layer.to_dict() for layer in self.layers]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ModelConfig":
-        layers = tuple(layer_config(layer["name"], layer["options"]) for layer in data["layers"])
-        return from_dict(cls, {**data, "layers": layers})
-
-
-def layer_config(name: str, options: Mapping[str, Any]) -> LayerConfig:
-    """A layer by name, its options checked against the mixer's own dataclass."""
-    return LayerConfig(name, from_dict(LAYERS[name].options, options, kind=f"option of {name!r}"))
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -88,6 +28,14 @@ def from_dict(cls: type[Config], data: Mapping[str, Any], kind: str = "setting")
         if not _fits(value, hints[name]):
             raise UserError(f"{name} must be {_spell(hints[name])}, not {value!r}.")
     return cls(**data)
+
+
+def require_choices(config: Any) -> None:
+    """Refuse a value that is not among the words its field allows; for configs that Python code builds directly."""
+    for name, hint in typing.get_type_hints(type(config)).items():
+        if typing.get_origin(hint) is typing.Literal and name in vars(config):
+            value = getattr(config, name)
+            require(_fits(value, hint), f"{name} must be {_spell(hint)}, not {value!r}.")
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -34,9 +34,11 @@ def describe(value: Any) -> str:
     return type(value).__name__ if shape is None else f"{value.dtype} of shape {tuple(shape)}"
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
-    """The error for a name that does not exist, with the nearest ones that do."""
+def unknown(kind: str, name: object, known: Iterable[str], otherwise: str = "") -> UserError:
+    """The error for a name that does not exist: the nearest one that does, or all there are and what else to try."""
     known = sorted(known)
     near = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(known)}."
-    return UserError(f"There is no {kind} named {str(name)!r}; {hint}")
+    if near:
+        return UserError(f"There is no {kind} named {str(name)!r}; did you mean {near[0]!r}?")
+    rest = f"; {otherwise}" if otherwise else ""
+    return UserError(f"There is no {kind} named {str(name)!r}; choose one of: {', '.join(known)}{rest}.")

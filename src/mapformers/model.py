@@ -1,175 +1,78 @@
-"""The decoder: embedding, layers, head. Hybrids are a list of layers; streaming is a state handed back and forth."""
+"""The decoder and its config: embedding, layers, head. A hybrid is a list of layers; a stream hands a state along."""
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, overload
+from dataclasses import dataclass
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
-from mapformers.config import LayerConfig, ModelConfig, from_dict, layer_config
+from mapformers.config import from_dict, to_dict
 from mapformers.errors import describe, require, unknown
-from mapformers.mixers import LAYERS, Context, LayerShape, Past
-from mapformers.mixers.context import EMPTY_PAST
-from mapformers.mixers.layer import RMSNorm, linear
+from mapformers.modules.context import EMPTY_PAST, Context, StreamState
+from mapformers.modules.layer import LAYERS, RMSNorm, linear
+from mapformers.modules.mixer import LayerShape, head_size
 
-EMBEDDING_STD = 0.3
 LayerSpec = str | tuple[str, Mapping[str, Any]]
-
-
-class DecoderState(NamedTuple):
-    """All that must be kept to go on reading: the bookkeeping of past tokens and each layer's own state."""
-
-    past: Past
-    layers: tuple[Any, ...]
-    batch_size: int
-    made_by: ModelConfig
-
-
-class Decoder(nn.Module):
-    """tokens → embedding → layers → norm → head → logits."""
-
-    def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.config = config
-        shape = LayerShape(config.d_model, config.n_heads, config.head_size, config.mlp_ratio, len(config.layers))
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        nn.init.normal_(self.embedding.weight, std=EMBEDDING_STD)
-        names = [layer.name for layer in config.layers]
-        self.layers = nn.ModuleList(
-            LAYERS[name].build(dataclasses.replace(shape, is_last=name not in names[index + 1 :]), layer.options)
-            for index, (name, layer) in enumerate(zip(names, config.layers))
-        )
-        self.norm = RMSNorm(config.d_model)
-        self.head = linear(config.d_model, config.vocab_size)
-        with torch.no_grad():  # equal at the start, free afterwards: a copied token is at once a predicted one
-            self.head.weight.copy_(self.embedding.weight / (EMBEDDING_STD * math.sqrt(config.d_model)))
-
-    @overload
-    def forward(
-        self,
-        tokens: Tensor,
-        *,
-        reset: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        state: DecoderState | None = None,
-        return_state: Literal[False] = False,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self,
-        tokens: Tensor,
-        *,
-        reset: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        state: DecoderState | None = None,
-        return_state: Literal[True],
-    ) -> tuple[Tensor, DecoderState]: ...
-
-    def forward(
-        self,
-        tokens: Tensor,
-        *,
-        reset: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        state: DecoderState | None = None,
-        return_state: bool = False,
-    ) -> Tensor | tuple[Tensor, DecoderState]:
-        """(B, L) int64 -> logits (B, L, vocab), and the state to go on from if asked for.
-
-        ``reset`` (B, L) bool: a new document, hence a new map, starts at this token.
-        ``padding_mask`` (B, L) bool: True where the token is real.
-        ``state``: what an earlier call returned; these tokens then follow those.
-        """
-        logits, state, _ = self._run(tokens, reset, padding_mask, state, record=False)
-        return (logits, state) if return_state else logits
-
-    @torch.no_grad()
-    def observe(
-        self, tokens: Tensor, *, reset: Tensor | None = None, padding_mask: Tensor | None = None
-    ) -> list[dict[str, Tensor]]:
-        """Look inside: for each layer, what it noted under stable names.
-
-        ``delta_in`` (B, L, H, r), ``coordinate`` (B, L, H, r), ``theta`` (B, H, L, n_b), ``values`` (B, H, L, D),
-        ``attention``, ``attn_x``, ``attn_p`` (B, H, L, L), ``balance`` (B, H, L, 2), ``delta`` (B, L, E), ``place``
-        (B, L, H, D): those the mixer has.
-        """
-        training = self.training
-        self.eval()
-        try:
-            return self._run(tokens, reset, padding_mask, None, record=True)[2]
-        finally:
-            self.train(training)
-
-    def _run(
-        self,
-        tokens: Tensor,
-        reset: Tensor | None,
-        padding_mask: Tensor | None,
-        state: DecoderState | None,
-        record: bool,
-    ) -> tuple[Tensor, DecoderState, list[dict[str, Tensor]]]:
-        self._check_tokens(tokens, state)
-        past = EMPTY_PAST if state is None else state.past
-        context = Context(tokens, reset, padding_mask, past)
-        x = self.embedding(tokens)
-        stream: Any = None
-        layer_states, notes = [], []
-        for index, layer in enumerate(self.layers):
-            if record:
-                context.recording = {}
-                notes.append(context.recording)
-            x, stream, layer_state = layer(x, stream, None if state is None else state.layers[index], context)
-            layer_states.append(layer_state)
-        new_state = DecoderState(context.extended_past(), tuple(layer_states), len(tokens), self.config)
-        return self.head(self.norm(x)), new_state, notes
-
-    def _check_tokens(self, tokens: Tensor, state: DecoderState | None) -> None:
-        if torch.compiler.is_compiling():
-            return
-        require(
-            isinstance(tokens, Tensor) and tokens.dim() == 2 and tokens.dtype in (torch.int64, torch.int32),
-            f"tokens must be an int64 tensor of shape (batch, length), not {describe(tokens)}.",
-        )
-        require(tokens.numel() > 0, f"tokens must hold at least one token, not shape {tuple(tokens.shape)}.")
-        if tokens.device.type == "cpu":  # elsewhere the look would stall the device
-            low, high = (int(t) for t in tokens.aminmax())
-            require(
-                low >= 0 and high < self.config.vocab_size,
-                f"Token {low if low < 0 else high} is out of range: the model knows 0 to {self.config.vocab_size - 1}.",
-            )
-        if state is not None:
-            require(
-                isinstance(state, DecoderState) and state.made_by == self.config,
-                "The state is of another model; give the one that this model returned.",
-            )
-            require(
-                state.batch_size == len(tokens),
-                f"The state is of a batch of {state.batch_size}, the tokens are a batch of {len(tokens)}.",
-            )
-
-
-def build_model(
-    name: str | None = None,
-    *,
-    vocab_size: int,
-    n_layers: int | None = None,
-    layers: Sequence[LayerSpec] | None = None,
-    **settings: Any,
-) -> Decoder:
-    """A decoder by name, or a hybrid by a list of layers.
-
-    >>> model = build_model("mapwm", vocab_size=21, d_model=64, n_layers=1, n_heads=1, rank=2)
-    >>> hybrid = build_model(layers=["mapem", ("mapwm", {"rank": 4})], vocab_size=21, n_heads=2)
-
-    ``settings`` are sizes (d_model, n_heads, head_dim, mlp_ratio) and, with ``name``, the mixer's options.
-    """
-    return Decoder(model_config(name, vocab_size=vocab_size, n_layers=n_layers, layers=layers, **settings))
-
-
 SIZES = ("d_model", "n_heads", "head_dim", "mlp_ratio")
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """One layer: a registered name and its options (checked, defaults filled in)."""
+
+    name: str
+    options: Any
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "options": to_dict(self.options)}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A decoder: its sizes and its stack of layers."""
+
+    vocab_size: int
+    layers: tuple[LayerConfig, ...]
+    d_model: int = 64
+    n_heads: int = 1
+    head_dim: int | None = None
+    """Size of a head; d_model / n_heads unless given."""
+    mlp_ratio: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "d_model", "n_heads", "mlp_ratio"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}.")
+        require(len(self.layers) >= 1, "A model needs at least one layer; give n_layers of 1 or more.")
+        _ = self.head_size  # checks that the heads fit
+        for layer in self.layers:
+            layer.options.check_vocabulary(self.vocab_size)
+
+    @property
+    def head_size(self) -> int:
+        return head_size(self.d_model, self.n_heads, self.head_dim)
+
+    def layer_shapes(self) -> list[LayerShape]:
+        """What every layer of the stack is built with."""
+        names = tuple(layer.name for layer in self.layers)
+        sizes = (self.d_model, self.n_heads, self.head_size, self.mlp_ratio, len(names))
+        return [LayerShape(*sizes, later=names[index + 1 :]) for index in range(len(names))]
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return plain | {"layers": [layer.to_dict() for layer in self.layers]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ModelConfig":
+        layers = tuple(layer_config(layer["name"], layer["options"]) for layer in data["layers"])
+        return from_dict(cls, {**data, "layers": layers})
+
+
+def layer_config(name: str, options: Mapping[str, Any]) -> LayerConfig:
+    """A layer by name, its options checked against the layer's own dataclass."""
+    return LayerConfig(name, from_dict(LAYERS[name].options, options, kind=f"option of {name!r}"))
 
 
 def model_config(
@@ -220,3 +123,147 @@ def _layer_of(spec: LayerSpec) -> LayerConfig:
     pair = isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[1], Mapping)
     require(pair, f"A layer is a name or (name, options), not {spec!r}.")
     return layer_config(*spec)
+
+
+EMBEDDING_STD = 0.3
+
+
+class Decoder(nn.Module):
+    """tokens → embedding → layers → norm → head → logits.
+
+    ``streams``: it takes and returns a state, so a task may let it answer from its own answers.
+    """
+
+    streams = True
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=EMBEDDING_STD)
+        self.layers = nn.ModuleList(
+            LAYERS[layer.name].build(shape, layer.options) for layer, shape in zip(config.layers, config.layer_shapes())
+        )
+        self.norm = RMSNorm(config.d_model)
+        self.head = linear(config.d_model, config.vocab_size)
+        with torch.no_grad():  # equal at the start, free afterwards: a copied token is at once a predicted one
+            self.head.weight.copy_(self.embedding.weight / (EMBEDDING_STD * math.sqrt(config.d_model)))
+
+    @overload
+    def forward(
+        self,
+        tokens: Tensor,
+        *,
+        reset: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        state: StreamState | None = None,
+        return_state: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        tokens: Tensor,
+        *,
+        reset: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        state: StreamState | None = None,
+        return_state: Literal[True],
+    ) -> tuple[Tensor, StreamState]: ...
+
+    def forward(
+        self,
+        tokens: Tensor,
+        *,
+        reset: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        state: StreamState | None = None,
+        return_state: bool = False,
+    ) -> Tensor | tuple[Tensor, StreamState]:
+        """(B, L) int64 -> logits (B, L, vocab), and the state to go on from if asked for.
+
+        ``reset`` (B, L) bool: a new document, hence a new map, starts at this token.
+        ``padding_mask`` (B, L) bool: True where the token is real.
+        ``state``: what an earlier call returned; these tokens then follow those.
+        """
+        context = self._context(tokens, reset, padding_mask, state)
+        logits, layer_states, _ = self._run(tokens, context, state, record=False)
+        if not return_state:
+            return logits
+        return logits, StreamState(context.extended_past(), layer_states, tokens.shape[0], self.config)
+
+    @torch.no_grad()
+    def observe(
+        self, tokens: Tensor, *, reset: Tensor | None = None, padding_mask: Tensor | None = None
+    ) -> list[dict[str, Tensor]]:
+        """Look inside: for each layer, what it noted under stable names.
+
+        ``delta_in`` (B, L, H, r), ``coordinate`` (B, L, H, r), ``theta`` (B, H, L, n_b), ``values`` (B, H, L, D),
+        ``attention``, ``attn_x``, ``attn_p`` (B, H, L, L), ``gates`` (B, H, L, 2), ``delta`` (B, L, E), ``place``
+        (B, L, H, D): those the layer has.
+        """
+        training = self.training
+        self.eval()
+        try:
+            return self._run(tokens, self._context(tokens, reset, padding_mask, None), None, record=True)[2]
+        finally:
+            self.train(training)
+
+    def _context(
+        self, tokens: Tensor, reset: Tensor | None, padding_mask: Tensor | None, state: StreamState | None
+    ) -> Context:
+        self._check_tokens(tokens, state)
+        past = EMPTY_PAST if state is None else state.past
+        return Context.of(tokens, reset=reset, padding_mask=padding_mask, past=past)
+
+    def _run(
+        self, tokens: Tensor, context: Context, state: StreamState | None, record: bool
+    ) -> tuple[Tensor, tuple[Any, ...], list[dict[str, Tensor]]]:
+        x = self.embedding(tokens)
+        stream: Any = None
+        layer_states, notes = [], []
+        for index, layer in enumerate(self.layers):
+            if record:
+                context.recording = {}
+                notes.append(context.recording)
+            x, stream, layer_state = layer(x, stream, None if state is None else state.layers[index], context)
+            layer_states.append(layer_state)
+        return self.head(self.norm(x)), tuple(layer_states), notes
+
+    def _check_tokens(self, tokens: Tensor, state: StreamState | None) -> None:
+        if torch.compiler.is_compiling():
+            return
+        require(
+            isinstance(tokens, Tensor) and tokens.dim() == 2 and tokens.dtype in (torch.int64, torch.int32),
+            f"tokens must be an int64 tensor of shape (batch, length), not {describe(tokens)}.",
+        )
+        require(tokens.numel() > 0, f"tokens must hold at least one token, not shape {tuple(tokens.shape)}.")
+        if tokens.device.type == "cpu":  # elsewhere the look would stall the device
+            low, high = (int(t) for t in tokens.aminmax())
+            require(
+                low >= 0 and high < self.config.vocab_size,
+                f"Token {low if low < 0 else high} is out of range: the model knows 0 to {self.config.vocab_size - 1}.",
+            )
+        if state is not None:
+            require(
+                isinstance(state, StreamState), "The state is of another model; give the one that this model returned."
+            )
+            state.require_fit(tokens.shape[0], self.config)
+
+
+def build_model(
+    name: str | None = None,
+    *,
+    vocab_size: int,
+    n_layers: int | None = None,
+    layers: Sequence[LayerSpec] | None = None,
+    **settings: Any,
+) -> Decoder:
+    """A decoder by name, or a hybrid by a list of layers.
+
+    >>> model = build_model("mapwm", vocab_size=21, d_model=64, n_layers=1, n_heads=1, rank=2)
+    >>> hybrid = build_model(layers=["mapem", ("mapwm", {"rank": 4})], vocab_size=21, n_heads=2)
+
+    ``settings`` are sizes (d_model, n_heads, head_dim, mlp_ratio) and, with ``name``, the layer's options.
+    """
+    return Decoder(model_config(name, vocab_size=vocab_size, n_layers=n_layers, layers=layers, **settings))

@@ -9,7 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mapformers.benchmarks import learning, measure, memory, peers, report, throughput
 from mapformers.cli.main import main
-from mapformers.mixers import LAYERS
+from mapformers.modules.layer import LAYERS
+from mapformers.runs.provenance import freshness
 
 BATCH, LENGTH = 4, 2048
 LONG = throughput.Size("long", 1, 16, 1, BATCH, LENGTH)
@@ -102,9 +103,11 @@ def test_the_command_prints_a_table_and_keeps_the_figures(command, headings, tmp
     name = command.split()[0]
     record = json.loads((tmp_path / f"bench-{name}.json").read_text())
     assert record["benchmark"] == name and record["versions"]["torch"]
-    for table in report.TABLES[name](record):
-        lines = table.for_document().splitlines()
-        assert lines[2].count("|") == lines[-1].count("|") == len(table.headings) + 1
+    assert freshness(record) == "current" and "--write" not in record["command"]
+    for table in [*report.REPORTS[name].tables(record), report.REPORTS[name].short(record)]:
+        lines = table.render("markdown").splitlines()
+        assert lines[0].count("|") == lines[-1].count("|") == len(table.headings) + 1
+        assert table.title in report.benchmark_page(name, record) + report.benchmark_section(name, record)
 
 
 def test_the_matmul_peak_is_a_speed():

@@ -12,11 +12,11 @@ import pytest
 import mapformers as mf
 from mapformers.cli import demo as demo_command
 from mapformers.cli.main import COMMANDS, entry, main
-from mapformers.cli.train import Choice, Sizes, run_config
-from mapformers.mixers import LAYERS
+from mapformers.cli.train import Choice, Sizes, parse_train
+from mapformers.modules.layer import LAYERS
+from mapformers.runs.config import TrainConfig
 from mapformers.seeding import generator
 from mapformers.tasks import TASKS
-from mapformers.training.config import TrainConfig
 
 TRAIN = (
     "train --task navigation --model mapwm --scale smoke --steps 8 --grid 4 --d-model 16 "
@@ -54,7 +54,7 @@ def config_of(folder):
 def test_list(run, kind, names):
     one, everything = run(f"list {kind}"), run("list")
     for name in names:
-        assert re.search(rf"^{re.escape(name)} +\w", one, re.MULTILINE)
+        assert re.search(rf"^  {re.escape(name)} +\w", one, re.MULTILINE)
     assert one in everything
 
 
@@ -165,8 +165,8 @@ def test_every_model_trains_from_the_command_line(run, scratch, model):
 def test_a_scale_is_the_tasks_own_and_budgets_grow(task):
     budgets = []
     for scale in ("smoke", "cpu", "paper"):
-        _, config = run_config(["--task", task, "--model", "mapwm", "--scale", scale])
-        assert config.train == mf.build_task(task).training(scale)
+        config = parse_train(["--task", task, "--model", "mapwm", "--scale", scale]).compose()
+        assert config.train == TrainConfig(**mf.build_task(task).training(scale))
         budgets.append(config.train.sequences)
     assert budgets == sorted(set(budgets))
 
@@ -274,7 +274,7 @@ def test_ctrl_c_is_exit_code_130(monkeypatch):
     def interrupted(args):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(COMMANDS, "list", (interrupted, ""))
+    monkeypatch.setattr("mapformers.cli.listing.main", interrupted)
     assert main(["list"]) == 130
 
 

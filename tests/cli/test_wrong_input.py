@@ -38,7 +38,8 @@ CASES = [
     # options that do not exist
     (TRAIN + "--rnak 3", "--rnak, 3; did you mean --rank?"),
     (TRAIN + "--sede 3", "did you mean --seed?"),
-    (TRAIN + "--layers 2", "did you mean --n-layers?"),
+    (TRAIN + "--layers 2", "either a model or a list of layers"),
+    (TRAIN + "--n-layer 2", "did you mean --n-layers?"),
     (TRAIN + "-lr 3", "-lr"),
     (TRAIN + "--model rope --rank 2", "--rank"),
     (TRAIN + "--model nope --omega-max 1", "--omega-max"),

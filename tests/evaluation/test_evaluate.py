@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import mapformers as mf
-from mapformers.evaluation import scores_beside
+from mapformers.evaluation import player_scores
 from mapformers.evaluation.aggregate import summarise
 from mapformers.seeding import generator
 
@@ -237,24 +237,24 @@ def test_batches_shrink_with_the_vocabulary_and_stay_as_they_are_up_to_64():
     assert sizes == {21: 16_384 // 63, 64: 16_384 // 63, 1024: 1024 // 63, 10_005: 1}
 
 
-def test_players_stand_beside_results():
-    beside = {name: mf.build_task(name).beside for name in mf.list_tasks()}
-    assert beside["family-tree"] == ("logician",) and beside["dyck"] == ("counting",)
-    assert mf.build_task("family-tree", trees="fixed").beside == ("locator",)
-    assert mf.build_task("dyck", loss="next-token").beside == ("counting", "bayes")
-    assert mf.build_task("graph", start="random").beside == ("perfect", "best-lag")
-    for name, players in beside.items():
+def test_players_are_measured_with_every_result():
+    players_of = {name: mf.build_task(name).reference_players for name in mf.list_tasks()}
+    assert players_of["family-tree"] == ("logician",) and players_of["dyck"] == ("counting",)
+    assert mf.build_task("family-tree", trees="fixed").reference_players == ("locator",)
+    assert mf.build_task("dyck", loss="next-token").reference_players == ("counting", "bayes")
+    assert mf.build_task("graph", start="random").reference_players == ("perfect", "best-lag")
+    for name, players in players_of.items():
         task = mf.build_task(name)
-        found = scores_beside(task, ["iid"], n_sequences=3, seed=5)
+        found = player_scores(task, ["iid"], n_sequences=3, seed=5)
         assert tuple(found) == players
         for player, splits in found.items():
             scores = mf.evaluate(mf.players.build(player, task), task, n_sequences=3, seed=5)
             assert splits == {"iid": {key: {"value": metric, "count": metric.count} for key, metric in scores.items()}}
 
 
-def test_what_stands_beside_is_null_where_nothing_is_scored():
+def test_what_a_player_scores_is_null_where_nothing_is_scored():
     task = mf.build_task("navigation", steps=4, p_empty=1.0)
-    assert scores_beside(task, ["iid"], n_sequences=4)["best-lag"]["iid"]["accuracy"] == {"value": None, "count": 0}
+    assert player_scores(task, ["iid"], n_sequences=4)["best-lag"]["iid"]["accuracy"] == {"value": None, "count": 0}
 
 
 def test_summary_over_seeds():

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from helpers import MIXED, PACKED, PADDED, PLAIN, Case, Layout, assert_same, draw_tokens
 from mapformers.errors import UserError
-from mapformers.mixers import Context, LayerShape, conjunctive_attention, contextual_attention
-from mapformers.mixers.context import Past
-from mapformers.mixers.cope import CoPE, CoPEOptions
+from mapformers.layers.cope import CoPE, CoPEOptions
+from mapformers.modules.context import Context, Past
+from mapformers.modules.mixer import LayerShape
+from mapformers.ops import contextual_attention, tiles
 
 SHAPES = {
     "one-head": LayerShape(d_model=32, n_heads=1, head_dim=32),
@@ -40,7 +41,7 @@ def oracle():
 
 def build_cope(shape: LayerShape, options: CoPEOptions, dtype: torch.dtype = torch.float64) -> CoPE:
     """Queries and keys large enough for gates from 0.1 to 0.9, and a table that is not zero."""
-    cope = CoPE(shape, options).to(dtype)
+    cope = CoPE.of_shape(shape, options).to(dtype)
     with torch.no_grad():
         cope.heads.project.weight[: -shape.n_heads * shape.head_dim] *= 10
         cope.positions.normal_()
@@ -73,7 +74,7 @@ def test_attention_is_the_oracles_in_value_and_gradient(oracle, shape: LayerShap
     x = torch.randn(2, LENGTH, shape.d_model, dtype=dtype, requires_grad=True)
     allowed = torch.ones(LENGTH, LENGTH).tril(0 if options.self_key else -1).bool()
     allowed[0, 0] = True
-    mixed, _ = ours(x, None, Context(torch.zeros(2, LENGTH, dtype=torch.long)))
+    mixed, _ = ours.mix(x, None, Context.of(torch.zeros(2, LENGTH, dtype=torch.long)))
     expected, table = by_oracle(oracle, ours, x, allowed)
     weights = (ours.heads.project.weight, ours.heads.out.weight)
     got = values_and_gradients(mixed, x, *weights, ours.positions)
@@ -96,7 +97,7 @@ def test_documents_and_padding_are_masks_to_the_oracle(oracle, rows: tuple[str, 
         allowed[row, 0, at[:, None], at] = seen
     x = torch.randn(len(rows), 12, 32, dtype=torch.float64)
     expected, _ = by_oracle(oracle, ours, x, allowed)
-    mixed, _ = ours(x, None, layout.context())
+    mixed, _ = ours.mix(x, None, layout.context())
     assert_same(mixed[layout.padding_mask], expected[layout.padding_mask])
 
 
@@ -117,11 +118,13 @@ def test_a_count_in_float32_stays_exact_over_a_long_row():
     """Positions near the query are sums of few gates, whatever lies far behind."""
     shape = SHAPES["one-head"]
     exact = build_cope(shape, CoPEOptions(npos=64))
-    rough = CoPE(shape, CoPEOptions(npos=64))
+    rough = CoPE.of_shape(shape, CoPEOptions(npos=64))
     rough.load_state_dict(exact.state_dict())
-    x, context = torch.randn(1, 2048, 32), Context(torch.zeros(1, 2048, dtype=torch.long))
+    x, context = torch.randn(1, 2048, 32), Context.of(torch.zeros(1, 2048, dtype=torch.long))
     with torch.no_grad():
-        torch.testing.assert_close(rough(x, None, context)[0].double(), exact(x.double(), None, context)[0], **CLOSE)
+        torch.testing.assert_close(
+            rough.mix(x, None, context)[0].double(), exact.mix(x.double(), None, context)[0], **CLOSE
+        )
 
 
 CLOSE = {"rtol": 0.0, "atol": 2e-5}
@@ -134,10 +137,10 @@ def contexts() -> dict[str, Context]:
     reset, real = flags[0] < 0.15, flags[1] < 0.85
     document, past_real = torch.tensor([[0] * 4 + [1] * 5] * 3), torch.tensor([[True] * 7 + [False, True]] * 3)
     return {
-        "plain": Context(tokens),
-        "packed": Context(tokens, reset=reset, padding_mask=real),
-        "streamed": Context(tokens, past=Past(9, None, None)),
-        "streamed-and-packed": Context(tokens, reset=reset, past=Past(9, document, past_real)),
+        "plain": Context.of(tokens),
+        "packed": Context.of(tokens, reset=reset, padding_mask=real),
+        "streamed": Context.of(tokens, past=Past(9, None, None)),
+        "streamed-and-packed": Context.of(tokens, reset=reset, past=Past(9, document, past_real)),
     }
 
 
@@ -145,22 +148,22 @@ def contexts() -> dict[str, Context]:
 @pytest.mark.parametrize("name", contexts())
 @pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
 def test_blocks_equal_the_matrices_written_out(monkeypatch, tile: tuple[int, int], name: str, self_key: bool):
-    monkeypatch.setattr(conjunctive_attention, "CPU_TILE", tile)
+    monkeypatch.setattr(tiles, "CPU_TILE", tile)
     context = contexts()[name]
     cope = build_cope(LayerShape(8, 2, 4), CoPEOptions(npos=6, self_key=self_key))
     n_keys = 23 + context.past.length
     q, k, v = (torch.randn(3, 2, n, 4, dtype=torch.float64, requires_grad=True) for n in (23, n_keys, n_keys))
     logits = sum(cope.written_out(q, k, context)).masked_fill(~context.attention_mask(self_key), -math.inf)
     expected = values_and_gradients(logits.softmax(dim=-1) @ v, q, k, v, cope.positions)
-    z = cope.whole_positions(q, torch.cat((cope.positions, cope.positions[-1:])))
-    out = contextual_attention.contextual_attention(q, k, v, z, cope.scale, 1.0, context, self_key)
+    z = cope.whole_positions(q)
+    out = contextual_attention.contextual_attention(q, k, v, z, cope.scale, 1.0, context.visibility(self_key))
     for found, wanted in zip(values_and_gradients(out, q, k, v, cope.positions), expected):
         torch.testing.assert_close(found, wanted, atol=1e-12, rtol=1e-10)
 
 
 def test_the_operator_keeps_its_promises_to_the_compiler(monkeypatch):
     """PyTorch's own check of a custom operator: schema, fake tensors, autograd registration, tracing."""
-    monkeypatch.setattr(conjunctive_attention, "CPU_TILE", TILES["many"])
+    monkeypatch.setattr(tiles, "CPU_TILE", TILES["many"])
     context = contexts()["packed"]
     documents, real = (flag.repeat_interleave(2, dim=0) for flag in (context.documents(), context.real()))
     sizes = (4, 4, 4, 7)

@@ -6,8 +6,10 @@ from torch import Tensor
 
 from helpers import Layout, assert_same
 from mapformers import lie
-from mapformers.mixers import LAYERS, Context, LayerShape
-from mapformers.mixers.rope import RoPE
+from mapformers.layers.rope import RoPE
+from mapformers.modules.context import Context
+from mapformers.modules.layer import LAYERS
+from mapformers.modules.mixer import LayerShape
 
 llama = pytest.importorskip("transformers.models.llama.modeling_llama", reason="transformers is the oracle")
 
@@ -73,7 +75,7 @@ def test_velocities_are_llamas(head_dim: int, base: float):
 def test_angles_are_llamas(shape: LayerShape, base: float):
     length = 24
     x = torch.zeros(2, length, shape.d_model)
-    theta, _ = build_rope(shape, base).angles(x, None, Context(torch.zeros(2, length, dtype=torch.long)))
+    theta, _ = build_rope(shape, base).angles(x, None, Context.of(torch.zeros(2, length, dtype=torch.long)))
     position = torch.arange(1, length + 1).expand(2, -1)  # a token's own step counts: the first stands at 1
     cos, sin = llama.LlamaRotaryEmbedding(llama_config(shape, base))(x, position)
     for ours, theirs in ((theta.cos(), cos), (theta.sin(), sin)):
@@ -100,7 +102,7 @@ def test_attention_is_llamas_in_value_and_gradient(shape: LayerShape, base: floa
         rotary = cos_sin(position, shape.head_dim, base)
     else:
         rotary = llama.LlamaRotaryEmbedding(llama_config(shape, base))(x, position)
-    mixed, _ = ours(x, None, Context(position))
+    mixed, _ = ours.mix(x, None, Context.of(position))
     expected, _ = theirs(x, position_embeddings=rotary, attention_mask=None)
     *got, qkv = values_and_gradients(mixed, x, ours.heads.out.weight, ours.heads.project.weight)
     q, k, v, o = (part.weight for part in (theirs.q_proj, theirs.k_proj, theirs.v_proj, theirs.o_proj))
@@ -122,5 +124,5 @@ def test_packed_documents_are_llamas_with_its_positions_and_mask(shape: LayerSha
         mask[row, 0, at[:, None], at] = torch.ones(len(at), len(at), dtype=torch.bool).tril()
     x = torch.randn(3, 12, shape.d_model, dtype=torch.float64)
     expected, _ = theirs(x, position_embeddings=cos_sin(position, shape.head_dim, 10000.0), attention_mask=mask)
-    mixed, _ = ours(x, None, layout.context())
+    mixed, _ = ours.mix(x, None, layout.context())
     assert_same(mixed[layout.padding_mask], expected[layout.padding_mask])

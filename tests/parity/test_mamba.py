@@ -5,9 +5,10 @@ import torch
 from torch import Tensor, nn
 
 from helpers import Layout, assert_same
-from mapformers.mixers import Context, LayerShape
-from mapformers.mixers.mamba import Mamba
-from mapformers.mixers.ssm import SSMOptions
+from mapformers.layers.mamba import Mamba
+from mapformers.modules.context import Context
+from mapformers.modules.mixer import LayerShape
+from mapformers.modules.ssm import SSMOptions
 
 SIZES = {
     "default": (64, SSMOptions()),
@@ -58,7 +59,7 @@ def honest_float64(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def build_mamba(d_model: int, options: SSMOptions) -> Mamba:
     torch.manual_seed(0)
-    return Mamba(LayerShape(d_model), options)
+    return Mamba.of_shape(LayerShape(d_model), options)
 
 
 def values_and_gradients(out: Tensor, x: Tensor, module: nn.Module) -> dict[str, Tensor]:
@@ -75,7 +76,7 @@ def test_the_block_is_theirs_in_value_and_gradient(d_model: int, options: SSMOpt
     ours, theirs = build_mamba(d_model, options).to(dtype), oracle(d_model, options).to(dtype)
     theirs.load_state_dict(ours.state_dict(), strict=True)  # their names and shapes are ours
     x = torch.randn(2, LENGTH, d_model, dtype=dtype, requires_grad=True)
-    got = values_and_gradients(ours(x, None, Context(torch.zeros(2, LENGTH, dtype=torch.long)))[0], x, ours)
+    got = values_and_gradients(ours.mix(x, None, Context.of(torch.zeros(2, LENGTH, dtype=torch.long)))[0], x, ours)
     wanted = values_and_gradients(theirs(x), x, theirs)
     assert got.keys() == wanted.keys()
     tolerance = 1e-10 if dtype == torch.float64 else 1e-5
@@ -103,6 +104,6 @@ def test_packed_documents_are_theirs_one_by_one():
     oracle.load_state_dict(ours.state_dict())
     layout = Layout(("AAAABBBBBCCC", "AAA..A..BBBB", "...AAAAA^BBB"))
     x = torch.randn(3, 12, 24, dtype=torch.float64)
-    mixed, _ = ours(x, None, layout.context())
+    mixed, _ = ours.mix(x, None, layout.context())
     for row, at in layout.documents():
         assert_same(mixed[row, at], oracle(x[row : row + 1, at])[0])

@@ -7,9 +7,12 @@ from torch import Tensor, nn
 import mapformers as mf
 from helpers import MIXED, PLAIN, Layout
 from mapformers import lie
-from mapformers.mixers import LAYERS, Context, LayerShape, mapwm
-from mapformers.mixers.linear_attention import linear_attention, rotation_loop
-from mapformers.mixers.mampa import LITERAL, PathMampa, SteppedMampa
+from mapformers.layers import mapwm
+from mapformers.layers.mampa import LITERAL, PathMAmPa, SteppedMAmPa
+from mapformers.modules.context import Context
+from mapformers.modules.layer import LAYERS
+from mapformers.modules.mixer import LayerShape
+from mapformers.ops.linear_attention import linear_attention, rotation_loop
 
 D_MODEL = 12
 STEPPED = {
@@ -42,7 +45,7 @@ def assert_same_with_gradients(ours: Tensor, theirs: Tensor, inputs: list[Tensor
 
 
 def context_of(layout: Layout) -> Context:
-    return Context(layout.tokens) if layout.rows is PLAIN else layout.context()
+    return Context.of(layout.tokens) if layout.rows is PLAIN else layout.context()
 
 
 def draw_input(layout: Layout) -> Tensor:
@@ -69,7 +72,7 @@ def test_linear_mapwm_is_a_rotation_ssm(rows: tuple[str, ...], linear_mapwm: dic
     torch.manual_seed(0)
     layout, mixer = Layout(rows), build("mapwm", LayerShape(D_MODEL, 2, 6), rank=2)
     x, context = draw_input(layout), context_of(layout)
-    mixer(x, None, context)
+    mixer.mix(x, None, context)
     real, inputs = layout.padding_mask, [x, *mixer.path.parameters(), mixer.heads.project.weight]
     q, k, v = mixer.heads.split(x)
     step = torch.einsum(
@@ -101,7 +104,7 @@ def test_the_recurrence_of_mampa_is_linear_mapwm(rows: tuple[str, ...], linear_m
         ours.C_bias.zero_()
     x = draw_input(layout)
     y, _, _ = ours.recur(x, x, None, context_of(layout))
-    attention, _ = theirs(x, None, context_of(layout))
+    attention, _ = theirs.mix(x, None, context_of(layout))
     real = layout.padding_mask
     torch.testing.assert_close(y[real], attention[real], rtol=1e-10, atol=1e-10)
     weight = torch.randn_like(y[real])
@@ -131,9 +134,9 @@ def test_a_state_that_turns_by_steps_is_complex(options: dict):
     """A = −rate + iω, diagonal and complex: purely imaginary in the literal form."""
     torch.manual_seed(0)
     mixer = build("mampa", LayerShape(D_MODEL), **options)
-    assert isinstance(mixer, SteppedMampa)
+    assert isinstance(mixer, SteppedMAmPa)
     x = torch.randn(2, 17, mixer.channels, dtype=torch.float64, requires_grad=True)
-    y, _, _ = mixer.recur(x, x, None, Context(torch.zeros(2, 17, dtype=torch.long)))
+    y, _, _ = mixer.recur(x, x, None, Context.of(torch.zeros(2, 17, dtype=torch.long)))
     n = mixer.options.d_state
     delta, b, c = mixer.x_proj(x).split((mixer.dt_rank, n, n), dim=-1)
     delta = mixer.dt_proj(delta)
@@ -151,10 +154,10 @@ def test_a_state_that_turns_along_a_path_is_complex(options: dict):
     torch.manual_seed(0)
     shape = LayerShape(D_MODEL, n_heads=3)
     mixer = build("mampa", shape, **{"groups": 2, "d_state": 6, **options})
-    assert isinstance(mixer, PathMampa)
+    assert isinstance(mixer, PathMAmPa)
     u = torch.randn(2, 17, D_MODEL, dtype=torch.float64, requires_grad=True)
     x = torch.randn(2, 17, mixer.channels, dtype=torch.float64, requires_grad=True)
-    y, _, _ = mixer.recur(u, x, None, Context(torch.zeros(2, 17, dtype=torch.long)))
+    y, _, _ = mixer.recur(u, x, None, Context.of(torch.zeros(2, 17, dtype=torch.long)))
     b, c = mixer.x_proj(x).chunk(2, dim=-1)
     moved = mixer.path.movement(u)  # (B, L, H, r)
     n_blocks, groups = mixer.options.d_state // 2, mixer.options.groups
@@ -200,7 +203,7 @@ def test_the_literal_form_is_a_mamba_block_with_imaginary_rates(d_model: int, mo
     monkeypatch.setattr(Tensor, "float", lambda t: t if t.dtype == torch.float64 else narrow(t))  # theirs would round D
     monkeypatch.setattr(theirs, "selective_scan", scan)
     x = torch.randn(2, 20, d_model, dtype=torch.float64, requires_grad=True)
-    mixed, _ = ours(x, None, Context(torch.zeros(2, 20, dtype=torch.long)))
+    mixed, _ = ours.mix(x, None, Context.of(torch.zeros(2, 20, dtype=torch.long)))
     expected, weight = theirs(x), torch.randn_like(mixed)
     torch.testing.assert_close(mixed, expected, rtol=1e-10, atol=1e-10)
     names = sorted(weights)
@@ -219,7 +222,7 @@ def test_mampa_without_movement_is_linear_attention_without_position():
     with torch.no_grad():
         mixer.path.w_in.zero_()
     x = torch.randn(2, 9, mixer.channels, dtype=torch.float64)
-    y, _, _ = mixer.recur(x[..., :D_MODEL], x, None, Context(torch.zeros(2, 9, dtype=torch.long)))
+    y, _, _ = mixer.recur(x[..., :D_MODEL], x, None, Context.of(torch.zeros(2, 9, dtype=torch.long)))
     b, c = mixer.x_proj(x).chunk(2, dim=-1)
     expected = ((c + mixer.C_bias) @ (b + mixer.B_bias).mT).tril() @ x
     torch.testing.assert_close(y, expected, rtol=1e-10, atol=1e-10)
@@ -228,7 +231,7 @@ def test_mampa_without_movement_is_linear_attention_without_position():
 @pytest.mark.parametrize("options", [{}, LITERAL], ids=["default", "literal"])
 def test_velocities_start_on_the_ladder(options: dict):
     mixer = LAYERS["mampa"].build(LayerShape(), LAYERS["mampa"].options(base=32.0, **options)).mixer
-    omega = mixer.path.omega if isinstance(mixer, PathMampa) else mixer.omega[0]
+    omega = mixer.path.omega if isinstance(mixer, PathMAmPa) else mixer.omega[0]
     expected = lie.ladder(omega.numel(), base=32.0).float()
     torch.testing.assert_close(omega.flatten().sort(descending=True).values, expected)
 

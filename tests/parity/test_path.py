@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from helpers import Case, Layout, assert_same, draw_tokens
 from mapformers.errors import UserError
-from mapformers.mixers import Context, LayerShape, householder
-from mapformers.mixers.householder import householder_attention
-from mapformers.mixers.path import PaTH, PaTHOptions
+from mapformers.layers.path import PaTH, PaTHOptions
+from mapformers.modules.context import Context
+from mapformers.modules.mixer import LayerShape
+from mapformers.ops import householder_attention as householder
+from mapformers.ops.householder_attention import householder_attention
 
 SHAPES = {
     "one-head": LayerShape(d_model=64, n_heads=1, head_dim=64),
@@ -42,7 +44,7 @@ def naive_path_attn() -> Callable[..., Tensor]:
 
 def build(shape: LayerShape, dtype: torch.dtype = torch.float64, **options) -> PaTH:
     """The mixer with every parameter drawn at random, large enough for β to range over (0, 2)."""
-    mixer = PaTH(shape, PaTHOptions(**options)).to(dtype)
+    mixer = PaTH.of_shape(shape, PaTHOptions(**options)).to(dtype)
     with torch.no_grad():
         for parameter in mixer.parameters():
             parameter.normal_(std=0.4)
@@ -50,7 +52,7 @@ def build(shape: LayerShape, dtype: torch.dtype = torch.float64, **options) -> P
 
 
 def plain(length: int, batch: int = 2) -> Context:
-    return Context(torch.zeros(batch, length, dtype=torch.long))
+    return Context.of(torch.zeros(batch, length, dtype=torch.long))
 
 
 def assert_near(got: tuple[Tensor, ...], wanted: tuple[Tensor, ...], tolerance: float) -> None:
@@ -71,7 +73,7 @@ def test_attention_is_the_authors_in_value_and_gradient(naive_path_attn, shape: 
     beta = 2 * torch.rand(size[:-1])
     inputs = [t.requires_grad_() for t in (q, k, v, nn.functional.normalize(w, dim=-1), beta)]
     scale = shape.head_dim**-0.5
-    ours, _ = householder_attention(*inputs, scale, plain(length))
+    ours, _, _ = householder_attention(*inputs, scale, plain(length).visibility())
     gate = torch.zeros(2, length, shape.n_heads)
     theirs = naive_path_attn(*(t.transpose(1, 2) for t in inputs), gate, scale, chunk_size=16).transpose(1, 2)
     assert_near(with_gradients(ours, inputs), with_gradients(theirs, inputs), 1e-5)
@@ -104,7 +106,7 @@ def test_the_mixer_is_the_authors_layer_with_the_same_weights(naive_path_attn, s
     gate = torch.zeros(2, length, shape.n_heads)
     attended = naive_path_attn(*split, bt_proj(x).sigmoid() * 2, gate, shape.head_dim**-0.5, chunk_size=16)
     expected = ours.heads.out(attended.flatten(-2))
-    mixed, _ = ours(x, None, plain(length))
+    mixed, _ = ours.mix(x, None, plain(length))
     shared = [x, ours.heads.project.weight, ours.heads.out.weight]
     got = with_gradients(mixed, [*shared, *(mine for _, mine in pairs)])
     wanted = with_gradients(expected, [*shared, *(theirs for theirs, _ in pairs)])
@@ -152,7 +154,7 @@ def test_the_mixer_is_its_equations_written_out(monkeypatch: pytest.MonkeyPatch,
     mixer = build(LayerShape(d_model=12, n_heads=2, head_dim=5), **options)
     layout = Layout(("AAAAAAAAAAAAAAAAAAAAAA", "AAAABBBBBBBCCDEEEEEEEE", "..AA.A.AAA.A^.BB.BBB.B"))
     x = torch.randn(*layout.tokens.shape, 12, dtype=torch.float64)
-    mixed, _ = mixer(x, None, layout.context())
+    mixed, _ = mixer.mix(x, None, layout.context())
     for row, at in layout.documents():
         torch.testing.assert_close(mixed[row, at], written_out(mixer, x[row, at]), rtol=1e-10, atol=1e-10)
 
@@ -162,13 +164,11 @@ def test_the_order_of_the_product():
     """s_02 = k_0ᵀ H_1 H_2 q_2; the other order is another number."""
     q, k, w = torch.randn(3, 1, 1, 3, 6, dtype=torch.float64)
     w, beta = nn.functional.normalize(w, dim=-1), torch.tensor([[[0.9, 1.3, 1.8]]], dtype=torch.float64)
-    context = plain(3, batch=1)
-    context.recording = {}
-    householder_attention(q, k, torch.ones_like(k), w, beta, 1.0, context)
+    _, _, (weights,) = householder_attention(q, k, torch.ones_like(k), w, beta, 1.0, plain(3, batch=1).visibility())
     _, h1, h2 = torch.eye(6) - beta[0, 0, :, None, None] * torch.einsum("li,lj->lij", w[0, 0], w[0, 0])
     (q2, (k0, k1, k2)) = q[0, 0, 2], k[0, 0]
     logits = torch.stack((k0 @ h1 @ h2 @ q2, k1 @ h2 @ q2, k2 @ q2))
-    assert_same(context.recording["attention"][0, 0, 2], logits.softmax(dim=0))
+    assert_same(weights[0, 0, 2], logits.softmax(dim=0))
     assert abs(k0 @ h1 @ h2 @ q2 - k0 @ h2 @ h1 @ q2) > 1e-3
 
 
@@ -184,7 +184,7 @@ def test_the_state_holds_keys_carried_on_by_every_later_token(conv: bool):
         along = (cached * w[:, :, t, None]).sum(dim=-1, keepdim=True)
         cached = cached - beta[:, :, t, None, None] * along * w[:, :, t, None]
         cached = torch.cat((cached, key[:, :, t, None]), dim=2)
-    _, state = mixer(x, None, context)
+    _, state = mixer.mix(x, None, context)
     assert_same(state.keys, cached)
 
 
@@ -223,8 +223,8 @@ def test_float32_suffices_for_equal_tokens_that_reflect():
     w = nn.functional.normalize(torch.randn(dim, dtype=torch.float64), dim=0).expand(1, 1, length, -1)
     beta = torch.full((1, 1, length), 2.0, dtype=torch.float64)
     inputs = (q, k, v, w, beta)
-    exact, _ = householder_attention(*inputs, 0.25, plain(length, batch=1))
-    single, _ = householder_attention(*(t.float() for t in inputs), 0.25, plain(length, batch=1))
+    exact, _, _ = householder_attention(*inputs, 0.25, plain(length, batch=1).visibility())
+    single, _, _ = householder_attention(*(t.float() for t in inputs), 0.25, plain(length, batch=1).visibility())
     torch.testing.assert_close(single.double(), exact, rtol=1e-4, atol=1e-4)
 
 
@@ -232,7 +232,7 @@ def test_float32_suffices_for_equal_tokens_that_reflect():
 @torch.no_grad()
 def test_the_start_is_that_of_the_authors(shape: LayerShape):
     torch.manual_seed(0)
-    mixer = PaTH(shape, PaTHOptions())
+    mixer = PaTH.of_shape(shape, PaTHOptions())
     learned = mixer.reflections
     for weight in (learned.w_in, learned.w_out, learned.kernel, learned.beta):
         assert 0.012 < weight.std() < 0.028

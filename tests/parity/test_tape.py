@@ -13,10 +13,12 @@ from torch.nn.functional import silu
 from helpers import MIXED, PLAIN, Case, Layout, assert_same, draw_tokens
 from mapformers import build_model
 from mapformers.errors import UserError
-from mapformers.mixers import Block, Context, LayerShape
-from mapformers.mixers.rope import RoPE
-from mapformers.mixers.tape import TAPE, TAPEOptions
+from mapformers.layers.rope import RoPE, RoPEOptions
+from mapformers.layers.tape import TAPE, TAPEOptions
 from mapformers.model import Decoder
+from mapformers.modules.context import Context
+from mapformers.modules.layer import Block
+from mapformers.modules.mixer import LayerShape
 
 BOTH_KEYS = pytest.mark.parametrize("self_key", [True, False], ids=["self-key", "strictly-earlier"])
 BOTH_CONTEXTS = pytest.mark.parametrize("rows", [PLAIN, MIXED], ids=["plain", "mixed"])
@@ -101,7 +103,7 @@ def test_it_is_its_equations_in_value_and_gradient(options: dict[str, float], n_
 
 def streams_of(model: Decoder, tokens: Tensor, stream: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
     """x after the last layer and the stream after each."""
-    x, context, streams = model.embedding(tokens), Context(tokens), []
+    x, context, streams = model.embedding(tokens), Context.of(tokens), []
     for layer in model.layers:
         x, stream, _ = layer(x, stream, None, context)
         streams.append(stream)
@@ -128,9 +130,9 @@ def fresh(n_layers: int, self_key: bool) -> Decoder:
 def as_rope(model: Decoder, layout: Layout, plain: bool) -> Tensor:
     """The same weights in ordinary blocks around RoPE."""
     x, shape = model.embedding(layout.tokens), LayerShape(16, 2, 8, 4, len(model.layers))
-    context = Context(layout.tokens) if plain else layout.context()
+    context = Context.of(layout.tokens) if plain else layout.context()
     for layer in model.layers:
-        block = Block(shape, RoPE(shape, layer.mixer.options)).double()
+        block = Block(shape, RoPE.of_shape(shape, RoPEOptions(**vars(layer.mixer.options)))).double()
         block.norm_mixer, block.norm_mlp, block.mlp = layer.norm_mixer, layer.norm_mlp, layer.mlp
         block.mixer.heads = layer.mixer.heads
         x, _, _ = block(x, None, None, context)
@@ -166,7 +168,7 @@ def test_a_model_of_one_layer_has_nothing_idle():
 def test_a_shift_of_all_indices_turns_the_stream_and_nothing_else(shift: int):
     model, tokens = Case("tape").build(n_layers=3), draw_tokens(2, 9)
     mixer = model.layers[0].mixer
-    theta, _ = mixer.angles(torch.zeros(2, 9, 16, dtype=torch.float64), None, Context(tokens))
+    theta, _ = mixer.angles(torch.zeros(2, 9, 16, dtype=torch.float64), None, Context.of(tokens))
     omega = torch.tensor([10000 ** (-i / 4) for i in range(4)], dtype=torch.float64)
     begun, shifted = (torch.cat((t.cos(), t.sin()), dim=-1) for t in (theta, theta + shift * omega))
     x, streams = streams_of(model, tokens)
@@ -186,7 +188,7 @@ def test_other_layers_hand_the_stream_on():
     model, tokens = HYBRID.build(), draw_tokens(2, 9)
     _, streams = streams_of(model, tokens)
     assert streams[0] is None and streams[1] is streams[2] and streams[3] is streams[4]
-    x, context = torch.randn(2, 9, 16, dtype=torch.float64), Context(tokens)
+    x, context = torch.randn(2, 9, 16, dtype=torch.float64), Context.of(tokens)
     continued, begun = (model.layers[3](x, stream, None, context)[0] for stream in (streams[2], None))
     assert (continued - begun).abs().max() > 1e-3
 
@@ -212,4 +214,4 @@ def test_autocast_leaves_the_stream_in_float32():
 
 def test_an_odd_head_is_refused():
     with pytest.raises(UserError, match="tape rotates pairs"):
-        TAPE(LayerShape(9, 1, 9), TAPEOptions())
+        TAPE(9)

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from helpers import MIXED, PACKED, PADDED, PLAIN, VOCAB, Layout, assert_bitwise, assert_same, draw_tokens
 from mapformers import build_model, build_task
-from mapformers.config import ModelConfig
 from mapformers.errors import UserError
-from mapformers.mixers import Context, LayerShape, tem_t
-from mapformers.mixers.tem_t import TemT, TemTOptions
-from mapformers.model import Decoder
+from mapformers.layers.tem_t import TemT, TemTOptions
+from mapformers.model import Decoder, ModelConfig
+from mapformers.modules.context import Context
+from mapformers.modules.mixer import LayerShape
 
 SHAPES = {
     "one-head": LayerShape(d_model=16, n_heads=1, head_dim=16),
@@ -30,7 +30,7 @@ each_options = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 
 def build_tem_t(shape: LayerShape, options: TemTOptions) -> TemT:
     """Every matrix far from the identity and from every other."""
-    mixer = TemT(shape, options).double()
+    mixer = TemT.of_shape(shape, options).double()
     with torch.no_grad():
         mixer.moves += 0.5 * torch.randn_like(mixer.moves)
         mixer.compare += 0.3 * torch.randn_like(mixer.compare)
@@ -78,7 +78,7 @@ def test_it_is_the_plain_tem_t_in_value_and_gradient(shape: LayerShape, options:
     for row, at in layout.documents():
         answer = plain_tem_t(mixer, x[row, at], layout.tokens[row, at].tolist())
         expected = expected.index_put((torch.tensor(row), at), answer)
-    mixed, _ = mixer(x, None, Context(layout.tokens) if rows is PLAIN else layout.context())
+    mixed, _ = mixer.mix(x, None, Context.of(layout.tokens) if rows is PLAIN else layout.context())
     mixed = mixed * layout.padding_mask.unsqueeze(-1)
     for ours, plain in zip(values_and_gradients(mixed, mixer, x), values_and_gradients(expected, mixer, x)):
         torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-10)
@@ -91,7 +91,7 @@ def test_a_model_on_navigation_is_the_plain_one():
     mixer = build_tem_t(SHAPES["one-head"], TemTOptions(action_ids=tuple(task.action_ids)))
     x = torch.randn(*tokens.shape, 16, dtype=torch.float64, requires_grad=True)
     expected = torch.stack([plain_tem_t(mixer, x[row], tokens[row].tolist()) for row in range(2)])
-    mixed, _ = mixer(x, None, Context(tokens))
+    mixed, _ = mixer.mix(x, None, Context.of(tokens))
     for ours, plain in zip(values_and_gradients(mixed, mixer, x), values_and_gradients(expected, mixer, x)):
         torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-10)
 
@@ -102,17 +102,17 @@ def test_which_tokens_act_is_what_it_was_told_and_not_what_they_are():
     told = build_tem_t(SHAPES["one-head"], TemTOptions(action_ids=(0, 1, 2)))
 
     def same_weights(ids: tuple[int, ...], order: tuple[int, ...] = (0, 1, 2)) -> TemT:
-        other = TemT(SHAPES["one-head"], TemTOptions(action_ids=ids)).double()
+        other = TemT.of_shape(SHAPES["one-head"], TemTOptions(action_ids=ids)).double()
         other.load_state_dict(told.state_dict() | {"moves": told.moves[list(order)]})
         return other
 
-    y = told(x, None, Context(tokens))[0]
+    y = told.mix(x, None, Context.of(tokens))[0]
     renamed = same_weights((2, 0, 1), order=(2, 0, 1))  # the same matrices for the same tokens
-    assert_same(renamed(x, None, Context(tokens))[0], y)
+    assert_same(renamed.mix(x, None, Context.of(tokens))[0], y)
     for ids in ((2, 0, 1), (0, 1, 3), (3, 4, 5)):
-        assert (same_weights(ids)(x, None, Context(tokens))[0] - y).abs().max() > 1e-3
+        assert (same_weights(ids).mix(x, None, Context.of(tokens))[0] - y).abs().max() > 1e-3
     relabelled = (tokens + 3) % VOCAB  # with the tokens renamed alike, all is as before
-    assert_same(same_weights((3, 4, 5))(x, None, Context(relabelled))[0], y)
+    assert_same(same_weights((3, 4, 5)).mix(x, None, Context.of(relabelled))[0], y)
 
 
 def test_only_observations_are_read_and_only_later():
@@ -120,11 +120,11 @@ def test_only_observations_are_read_and_only_later():
     mixer = build_tem_t(SHAPES["one-head"], OPTIONS["linear"])
     tokens = torch.tensor([[0, 7, 1, 3, 8, 9, 2, 10]])
     x = torch.randn(1, 8, 16, dtype=torch.float64)
-    before, _ = mixer(x, None, Context(tokens))
+    before, _ = mixer.mix(x, None, Context.of(tokens))
     for t, token in enumerate(tokens[0].tolist()):
         moved = x.clone()
         moved[0, t] += 1.0
-        change = (mixer(moved, None, Context(tokens))[0] - before).abs().amax(dim=-1)[0]
+        change = (mixer.mix(moved, None, Context.of(tokens))[0] - before).abs().amax(dim=-1)[0]
         expected = torch.zeros(8, dtype=torch.bool)
         expected[t + 1 :] = token > 3
         assert (change[expected] > 1e-9).all()
@@ -134,14 +134,14 @@ def test_only_observations_are_read_and_only_later():
 def test_with_nothing_to_remember_it_says_nothing():
     mixer = build_tem_t(SHAPES["wide-heads"], OPTIONS["linear"])
     tokens = torch.tensor([[0, 1, 2, 3, 7, 1]])
-    mixed, _ = mixer(torch.randn(1, 6, 12, dtype=torch.float64), None, Context(tokens))
+    mixed, _ = mixer.mix(torch.randn(1, 6, 12, dtype=torch.float64), None, Context.of(tokens))
     assert_bitwise(mixed[0, :5], torch.zeros(5, 12, dtype=torch.float64))
     assert mixed[0, 5].abs().max() > 1e-3
 
 
 def test_it_recalls_what_was_seen_where_it_comes_back_to():
     """With a quarter turn for one action and its inverse for the other, four steps one way are none."""
-    mixer = TemT(LayerShape(4, 1, 4), TemTOptions(action_ids=(0, 1), attn_temperature=0.01)).double()
+    mixer = TemT.of_shape(LayerShape(4, 1, 4), TemTOptions(action_ids=(0, 1), attn_temperature=0.01)).double()
     basis = torch.linalg.qr(torch.cat((torch.ones(4, 1), torch.eye(4)[:, :3]), dim=1)).Q.double()  # first: the mean
     turn = torch.eye(4).double()
     turn[1:3, 1:3] = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
@@ -151,17 +151,17 @@ def test_it_recalls_what_was_seen_where_it_comes_back_to():
     tokens = torch.tensor([[5, 0, 6, 0, 7, 1, 1, 0, 0, 0, 0]])  # at 0: 5, at 1: 6, at 2: 7
     x = torch.randn(1, tokens.shape[1], 4, dtype=torch.float64)
     values = mixer.heads.merge(mixer.heads.split(x)[0])[0]
-    mixed, _ = mixer(x, None, Context(tokens))
+    mixed, _ = mixer.mix(x, None, Context.of(tokens))
     for query, seen in ((5, 2), (6, 0), (7, 2), (8, 4), (10, 0)):
         torch.testing.assert_close(mixed[0, query], values[seen], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [0.1, 10.0])
 def test_a_place_keeps_its_length_on_a_long_walk(scale: float):
-    mixer = TemT(SHAPES["one-head"], TemTOptions(action_ids=(0, 1)))
+    mixer = TemT.of_shape(SHAPES["one-head"], TemTOptions(action_ids=(0, 1)))
     mixer.moves.data *= scale
     tokens = torch.randint(2, (1, 2000), generator=torch.Generator().manual_seed(0))
-    _, memory = mixer(torch.zeros(1, 2000, 16), None, Context(tokens))
+    _, memory = mixer.mix(torch.zeros(1, 2000, 16), None, Context.of(tokens))
     assert 0.99 < memory.place.norm() / 4 <= 1.0001
 
 
@@ -169,23 +169,13 @@ def test_observations_and_padding_leave_it_where_it_is():
     mixer = build_tem_t(SHAPES["one-head"], OPTIONS["linear"])
     notes: dict[str, Tensor] = {}
     real = torch.tensor([[True, True, True, False, True, True]])
-    context = Context(torch.tensor([[5, 0, 9, 1, 10, 2]]), padding_mask=real, recording=notes)
-    mixer(torch.randn(1, 6, 16, dtype=torch.float64), None, context)
+    context = Context.of(torch.tensor([[5, 0, 9, 1, 10, 2]]), padding_mask=real, recording=notes)
+    mixer.mix(torch.randn(1, 6, 16, dtype=torch.float64), None, context)
     place = notes["place"][0, :, 0]
     steps = (place[1:] - place[:-1]).abs().amax(dim=-1) > 1e-3
     assert steps.tolist() == [True, False, False, False, True]
     assert_same(notes["attention"][0, 0, 5], notes["attention"][0, 0, 5] * torch.tensor([1, 0, 1, 0, 1, 0]))
     assert_same(notes["attention"].sum(dim=-1)[0, 0], torch.tensor([0, 1, 1, 0, 1, 1]).double())
-
-
-def test_the_operator_keeps_its_promises_to_the_compiler():
-    """PyTorch's own check of a custom operator: schema, fake tensors, autograd registration, tracing."""
-    layout = Layout(MIXED)
-    action = torch.where(layout.tokens < 3, layout.tokens, -1)
-    moves, origin, start = (torch.randn(*s, dtype=torch.float64) for s in ((3, 2, 4, 4), (2, 4), (4, 2, 4)))
-    weights = [t.requires_grad_() for t in (moves, origin, start)]
-    for reset, steps in ((None, action), (layout.reset, action), (None, torch.full_like(action, -1))):
-        torch.library.opcheck(tem_t.walk, (*weights, steps, reset, "tanh"))
 
 
 def test_options_pass_through_python_and_json():

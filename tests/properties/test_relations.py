@@ -12,10 +12,10 @@ from torch import Tensor
 
 from helpers import CASES, MIXED, PLAIN, Case, Layout, assert_same
 from mapformers import lie
-from mapformers.mixers import LAYERS, Context
-from mapformers.mixers.context import EMPTY_PAST, Past
-from mapformers.mixers.path_integrator import PathIntegrator
 from mapformers.model import Decoder
+from mapformers.modules.context import EMPTY_PAST, Context, Past
+from mapformers.modules.layer import LAYERS
+from mapformers.modules.movement import PathIntegrator
 
 BOTH_CONTEXTS = pytest.mark.parametrize("rows", [PLAIN, MIXED], ids=["plain", "mixed"])
 BOTH_KEYS = pytest.mark.parametrize("self_key", [True, False], ids=["self-key", "no-self-key"])
@@ -131,9 +131,9 @@ def test_who_reads_the_key_and_value_of_a_token(case: Case, rows: tuple[str, ...
     """Disturb k_t and v_t, not q_t: later tokens of the document see it; token t does if it may, or if it is first."""
     mixer = case.build(n_layers=1).layers[0].mixer
     layout = Layout(rows)
-    context = Context(layout.tokens) if rows is PLAIN else layout.context()
+    context = Context.of(layout.tokens) if rows is PLAIN else layout.context()
     x = 0.3 * torch.randn(*layout.tokens.shape, 16, dtype=torch.float64)
-    before, _ = mixer(x, None, context)
+    before, _ = mixer.mix(x, None, context)
     first_of_keys = 16 if mixer.heads.parts == 3 else 0
     for row, at in layout.documents():
         for order, t in enumerate(at.tolist()):
@@ -144,7 +144,7 @@ def test_who_reads_the_key_and_value_of_a_token(case: Case, rows: tuple[str, ...
                 return out
 
             with mixer.heads.project.register_forward_hook(disturb):
-                change = (mixer(x, None, context)[0] - before).abs().amax(dim=-1)
+                change = (mixer.mix(x, None, context)[0] - before).abs().amax(dim=-1)
             sees_itself = mixer.options.self_key or order == 0
             expected = torch.zeros_like(change, dtype=torch.bool)
             expected[row, at[order if sees_itself else order + 1 :]] = True
@@ -158,7 +158,7 @@ def flags_of(length: int) -> st.SearchStrategy[list[bool] | None]:
 
 def chunk_of(length: int, reset: list[bool] | None, real: list[bool] | None, past: Past = EMPTY_PAST) -> Context:
     reset, real = (None if flag is None else torch.tensor([flag]) for flag in (reset, real))
-    return Context(torch.zeros(1, length, dtype=torch.long), reset, real, past)
+    return Context.of(torch.zeros(1, length, dtype=torch.long), reset=reset, padding_mask=real, past=past)
 
 
 @given(st.data(), st.integers(1, 4), st.integers(1, 5))
@@ -180,8 +180,8 @@ def test_the_attention_mask_is_its_definition(data: st.DataObject, past: int, le
 
 
 @BOTH_CONTEXTS
-@pytest.mark.parametrize(("attend", "balance"), [("os", (60.0, 60.0)), ("s", (-60.0, 60.0)), ("o", (60.0, -60.0))])
-def test_the_corners_of_the_learned_balance_are_the_three_models(rows, attend, balance):
+@pytest.mark.parametrize(("attend", "gates"), [("os", (60.0, 60.0)), ("s", (-60.0, 60.0)), ("o", (60.0, -60.0))])
+def test_the_corners_of_the_learned_gates_are_the_three_models(rows, attend, gates):
     gated, corner = Case("mapem", {"attend": "gated"}).build(), Case("mapem", {"attend": attend}).build(seed=1)
     own = gated.state_dict()
     with torch.no_grad():
@@ -189,6 +189,6 @@ def test_the_corners_of_the_learned_balance_are_the_three_models(rows, attend, b
             parts = own[name].shape[0] // weight.shape[0] if weight.dim() else 1
             weight.copy_(own[name][-weight.shape[0] :] if parts > 1 else own[name])  # `s` has values alone
         for name, weight in own.items():
-            if "balance" in name:
-                weight.copy_(torch.tensor(balance).repeat_interleave(2) if name.endswith("bias") else weight * 0)
+            if ".gate." in name:
+                weight.copy_(torch.tensor(gates).repeat_interleave(2) if name.endswith("bias") else weight * 0)
     assert_same(logits_of(gated, rows), logits_of(corner, rows))

@@ -1,4 +1,4 @@
-"""The logician: each axiom by an example, never wrong where certain, and nothing certain left unsaid."""
+"""The logician: each axiom by an example, always right if certain, and certain wherever it can be."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ WORLDS = [(3, "fresh"), (4, "fresh"), (10, "fresh"), (3, "fixed"), (4, "fixed")]
 
 
 def path(kinship, relations, start=0):
-    """Where each relation leads."""
+    """The person to whom each relation leads, one after another."""
     people = [kinship.find(start)]
     for relation in relations:
         people.append(kinship.follow(people[-1], relation))
@@ -67,7 +67,7 @@ def test_what_may_be_otherwise_is_not_concluded(one, other):
 
 
 def test_the_sex_once_known_says_which_parent_one_is():
-    """Of someone's child the mother is that person or the spouse; a child elsewhere who calls them mother tells."""
+    """The mother of a person's child is that person or the spouse; it is that person if she is known to be a mother."""
     kinship = Kinship()
     person = path(kinship, [OL, M])[-1]  # a mother
     assert kinship.follow(kinship.follow(person, C), M) == person
@@ -75,8 +75,8 @@ def test_the_sex_once_known_says_which_parent_one_is():
     child = unknown.follow(0, C)
     mother = unknown.follow(child, M)
     assert unknown.find(0) != mother
-    unknown._is(0, 1)
-    unknown._close()
+    unknown._set_sex(0, 1)
+    unknown._merge_all()
     assert unknown.find(0) == unknown.find(mother)
     assert unknown.follow(0, S) == unknown.follow(child, F)
 
@@ -95,7 +95,7 @@ def test_a_person_cannot_have_two_names_nor_two_sexes():
 
 @pytest.mark.parametrize(("max_children", "trees"), WORLDS)
 def test_who_is_found_to_be_the_same_is_the_same(max_children, trees):
-    """1500 walks: people merged by the closure, at any later time, are one person of the tree; names play no part."""
+    """1500 walks: people merged by the closure, at any later time, are one person of the tree. Names are not used."""
     task = mf.build_task("family-tree", max_children=max_children, trees=trees)
     n = 1500 if max_children < 10 else 150
     batch = task.sample("ood-sparse", n, generator(11, "walks"))
@@ -109,9 +109,9 @@ def test_who_is_found_to_be_the_same_is_the_same(max_children, trees):
 
 
 def test_what_is_not_certain_can_be_otherwise():
-    """Completeness on short walks: two that are one person but not by necessity are two in some other family.
+    """Completeness on short walks: if two are the same person, but not provably, then they differ in another family.
 
-    Families of up to ten children, so that their number settles nothing. Everyone of 60 families is a beginning.
+    Families have up to ten children, so that their number proves nothing. Walks start at everyone of 60 families.
     """
     rules = FamilyRules(generations=4, max_children=10, p_out=0.3)
     others = grow(np.arange(60), rules)
@@ -151,7 +151,7 @@ def test_what_is_not_certain_can_be_otherwise():
     ],
 )
 def test_never_wrong_where_certain_and_a_good_guess_otherwise(max_children, trees, split):
-    """Certain answers are right wherever they are given, and never given where somebody new is met."""
+    """Certain answers are always right, and there is none when somebody new is met."""
     task = mf.build_task("family-tree", max_children=max_children, trees=trees)
     batch = task.sample(split, 128 if split == "iid" else 48, generator(13, "walks"))
     logician = mf.players.build("logician", task, split)
@@ -168,7 +168,7 @@ def test_never_wrong_where_certain_and_a_good_guess_otherwise(max_children, tree
 
 
 def best_answers(sequence, forest, n_names):
-    """Bayes' rule over everyone in many families, who all may have begun this walk: the best name at each step."""
+    """The best name at each step, by Bayes' rule over everyone in many families as the start of this walk."""
     size = np.diff(forest.first)
     base, weight = np.repeat(forest.first[:-1], size), 1 / np.repeat(size, size)
     here, paths, called, answers = np.arange(len(base)), [], [], []
@@ -190,7 +190,7 @@ def best_answers(sequence, forest, n_names):
 
 
 def test_its_guesses_are_nearly_the_best_there_are():
-    """On short walks Bayes' rule can be carried out on thousands of families: it is right hardly more often."""
+    """On short walks Bayes' rule can be carried out over thousands of families; it is hardly more often right."""
     task = mf.build_task("family-tree", steps=7, max_children=3)
     forest = grow(10**9 + np.arange(3000), task.settings.rules())
     batch = task.sample("iid", 200, generator(16, "walks"))
@@ -225,7 +225,7 @@ def test_it_sees_no_later_token():
 
 
 def test_renaming_everyone_renames_the_answers():
-    """Names are nothing but names: a permutation of them changes no certainty and no guess that is not a tie."""
+    """A permutation of the names changes no certain answer, and no guess except ties."""
     task = mf.build_task("family-tree")
     batch = task.sample("iid", 48, generator(15, "walks"))
     logician = mf.players.build("logician", task)
@@ -237,7 +237,7 @@ def test_renaming_everyone_renames_the_answers():
 
 
 def test_the_guess_of_the_issue():
-    """Mother, then oldest child: oneself or an older sibling; if it was someone met before, it was oneself."""
+    """The mother's oldest child is the person or an older sibling; if it was met before, it is the person."""
     task = mf.build_task("family-tree")
     name = dict(zip(task.token_names, range(task.vocab_size)))
     walk = ["spouse", "Kim", "spouse", "Sam", "mother", "Lee", "oldest child"]

@@ -1,4 +1,4 @@
-"""Navigation against a walker in plain Python that reads nothing but the tokens, and against its own arithmetic."""
+"""`navigation` against a walker in plain Python that reads only the tokens, and against arithmetic."""
 
 import math
 import zlib
@@ -21,7 +21,7 @@ def generator(seed=0):
 
 
 def sequence_of(batch, row):
-    """The whole a₁ o₁ a₂ o₂ … of one row."""
+    """The whole sequence a₁ o₁ a₂ o₂ … of one row."""
     return [*batch.tokens[row].tolist(), int(batch.targets[row, -1])]
 
 
@@ -44,7 +44,7 @@ def replay(sequence, dims, grid):
 
 
 def segments(actions):
-    """Lengths of the stretches in one direction, in order; the last may be cut short."""
+    """The lengths of the stretches in one direction, in order; the last one may be cut short."""
     lengths = [1]
     for before, now in pairwise(actions):
         if now == before:
@@ -55,7 +55,7 @@ def segments(actions):
 
 
 def assert_distribution(counts, probabilities):
-    """Pearson's chi-square, at most four standard deviations above its mean."""
+    """Pearson's chi-square is at most four standard deviations above its mean."""
     n = sum(counts.values())
     assert set(counts) <= set(probabilities)
     statistic = sum((counts[key] - n * p) ** 2 / (n * p) for key, p in probabilities.items())
@@ -100,7 +100,7 @@ def test_batch_agrees_with_a_replay_from_tokens_alone(world, seed):
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(world=worlds, seed=st.integers(0, 2**31), spoilt=st.integers(0, 20))
 def test_metrics_agree_with_counting(world, seed, spoilt):
-    """Answers with some mistakes, counted one by one where a replay of the tokens comes back to a cell."""
+    """Answers with some mistakes, counted one by one at the revisits of a replay of the tokens."""
     task = mf.build_task("navigation", **world)
     batch, g = task.sample("iid", 10, generator(seed)), generator(seed + 1)
     answers = batch.targets.clone()
@@ -131,7 +131,7 @@ PINNED = {  # by dimensions, in the order of the splits
 
 @pytest.mark.parametrize("dims", PINNED)
 def test_sampling_is_pinned(dims):
-    """A change of the sampling changes every figure ever measured: it must not happen unnoticed."""
+    """A change of the sampling changes every figure ever measured, so it must not happen unnoticed."""
     task = mf.build_task("navigation", dims=dims)
     batches = [task.sample(split, 8, generator()) for split in task.splits]
     contents = [batch.tokens.contiguous().numpy().astype("<i8").tobytes() for batch in batches]
@@ -140,7 +140,7 @@ def test_sampling_is_pinned(dims):
 
 @pytest.mark.parametrize("dims", range(1, 6))
 def test_the_drawing_explains_what_it_shows_and_nothing_else(dims):
-    """S is drawn where the start was not seen; brackets are explained everywhere, even beyond two dimensions."""
+    """S is drawn if the start was not seen; the legend explains the brackets in any number of dimensions."""
     task = mf.build_task("navigation", dims=dims, steps=6, grid=4, n_objects=3)
     drawn = set()
     for seed in range(30):
@@ -173,7 +173,7 @@ def test_start_cell_is_unvisited_until_it_is_observed():
 
 @pytest.mark.parametrize("max_run", [1, 3, 10])
 def test_runs_are_one_to_max_run_long_by_construction(max_run):
-    """Directions that always turn, so that runs cannot merge: what is seen is each run as it was drawn."""
+    """The directions always change, so runs cannot merge, and each run is seen as it was drawn."""
     task = mf.build_task("navigation", dims=2, steps=40, max_run=max_run)
     uniform = torch.rand(8, task.numbers_per_sequence(task.settings), generator=generator())
     uniform[:, :40] = torch.tensor([0.1, 0.6]).repeat(20)  # right, up, right, up …
@@ -187,7 +187,7 @@ def test_runs_are_one_to_max_run_long_by_construction(max_run):
 
 
 def segment_lengths(dims, max_run, longest):
-    """P(length of a stretch): runs are uniform on 1…max_run, and each goes on in the same direction with 1/2d."""
+    """P(length of a stretch): runs are uniform on 1…max_run, and the next one has the same direction with 1/2d."""
     again = 1 / (2 * dims)
     ways = [1.0] + [0.0] * longest  # ways[n]: expected number of run ends at n within one stretch, start included
     for n in range(1, longest + 1):
@@ -198,7 +198,7 @@ def segment_lengths(dims, max_run, longest):
 
 @pytest.mark.parametrize(("dims", "max_run"), [(1, None), (2, None), (3, 4)], ids=["1D", "2D", "3D"])
 def test_directions_and_run_lengths_are_uniform(dims, max_run):
-    """The first stretches of long walks; neighbouring runs in one direction merge, which the arithmetic knows."""
+    """The first stretches of long walks; the arithmetic takes into account that runs in one direction merge."""
     task = mf.build_task("navigation", dims=dims, steps=400, max_run=max_run)
     batch = task.sample("iid", 400, generator())
     first, lengths, turns = Counter(), Counter(), Counter()
@@ -234,7 +234,7 @@ def test_new_cells_are_empty_with_p_empty_and_objects_are_uniform(p_empty):
 
 
 def test_each_cell_is_filled_independently():
-    """Neighbouring new cells: what the second holds does not depend on what the first held."""
+    """Two new cells in a row: what the second one holds does not depend on the first one."""
     task = mf.build_task("navigation", dims=5, steps=64, grid=20, n_objects=3, p_empty=0.25)
     batch = task.sample("iid", 300, generator(1))
     pairs = Counter()
@@ -360,7 +360,7 @@ def one_hot(answers, vocab_size):
 
 
 def test_accuracy_counts_revisits_to_cells_that_are_not_empty():
-    """Hand-made answers: right at one scored place, at one empty revisit, and at everything that does not count."""
+    """Hand-made answers: right at one scored revisit, at one empty revisit, and at everything that does not count."""
     task = mf.build_task("navigation", dims=2, steps=64, grid=4)
     batch = task.sample("iid", 8, generator())
     revisit, scored = batch.info["revisit"], batch.score_mask
@@ -413,7 +413,7 @@ def test_wrong_settings_are_refused_in_one_sentence(wrong, sentence):
     [(1, "iid", 1, 1), (1, "ood-dense", 0.93, 0.95), (1, "ood-sparse", 1, 1), (2, "ood-dense", 0.999, 1)],
 )
 def test_what_a_map_of_the_trained_ring_can_know(dims, split, low, high):
-    """The share of scored revisits to a cell seen before at the same place modulo 64, the size trained on."""
+    """The fraction of scored revisits to a cell seen before at the same place modulo 64, the size of training."""
     task = mf.build_task("navigation", dims=dims)
     batch = task.sample(split, 512, torch.Generator().manual_seed(0))
     scored = batch.score_mask[:, 0::2]

@@ -1,4 +1,4 @@
-"""Selective copy against a copyist in plain Python, its sets of places counted, and free running beside forced."""
+"""`selective-copy` against a copyist in plain Python, its sets of positions counted, and free runs."""
 
 import itertools
 import math
@@ -59,14 +59,14 @@ def test_batch_agrees_with_a_replay_from_tokens_alone(world, seed):
 
 
 def copies(task, batch):
-    """Answers of a model that is right, for the tests to spoil."""
+    """The logits of a model that is always right; tests then change some of them."""
     return torch.where(batch.score_mask, batch.targets, task.blank_id)
 
 
 @settings(max_examples=300)
 @given(world=worlds, seed=st.integers(0, 2**31), spoilt=st.integers(0, 5))
 def test_metrics_agree_with_counting(world, seed, spoilt):
-    """Random answers with few mistakes: single answers and whole copies, counted one by one."""
+    """Random answers with a few mistakes: single answers and whole copies, counted one by one."""
     task = mf.build_task("selective-copy", **world)
     batch, n = task.sample("iid", 4, generator(seed)), world["n_symbols"]
     answers, g = copies(task, batch), generator(seed + 1)
@@ -82,7 +82,7 @@ def test_metrics_agree_with_counting(world, seed, spoilt):
 
 
 def test_every_set_of_places_comes_from_equally_many_orders():
-    """Exact: over all 6! orders of six numbers, each of the 20 sets of three places is taken 36 times."""
+    """Over all 6! orders of six numbers, each of the 20 sets of three positions is taken exactly 36 times."""
     task = mf.build_task("selective-copy", n_symbols=3, n_blanks=3)
     orders = torch.tensor(list(itertools.permutations(range(6))), dtype=torch.float64) / 6
     batch = task.draw(torch.cat((orders, torch.zeros(720, 3, dtype=torch.float64)), dim=1), task.settings)
@@ -91,7 +91,7 @@ def test_every_set_of_places_comes_from_equally_many_orders():
 
 
 def assert_uniform(counts, cases):
-    """Pearson's chi-square, at most four standard deviations above its mean."""
+    """Pearson's chi-square is at most four standard deviations above its mean."""
     assert set(counts) <= set(cases)
     expected = sum(counts.values()) / len(cases)
     statistic = sum((counts[case] - expected) ** 2 / expected for case in cases)
@@ -194,7 +194,7 @@ PINNED = {"iid": 969978692, "ood-dense": 3281202005, "ood-sparse": 1217235619}
 
 @pytest.mark.parametrize("split", PINNED)
 def test_sampling_is_pinned_whole_in_parts_and_with_any_number_of_threads(split):
-    """A change of the sampling changes every figure ever measured: it must not happen unnoticed."""
+    """A change of the sampling changes every figure ever measured, so it must not happen unnoticed."""
     task, threads = mf.build_task("selective-copy"), torch.get_num_threads()
     try:
         for n in (1, 2):
@@ -212,7 +212,7 @@ def test_sampling_is_pinned_whole_in_parts_and_with_any_number_of_threads(split)
 
 
 class Streaming:
-    """A model by rule that streams as ours do: ``rule`` gives the next token after any list of tokens."""
+    """A rule-based model that streams as ours do: ``rule`` gives the next token after any list of tokens."""
 
     def __init__(self, rule, vocab_size):
         self.rule, self.vocab_size, self.steps = rule, vocab_size, 0
@@ -230,7 +230,7 @@ class Streaming:
 
 
 def counting_copy(task):
-    """Says the k-th symbol after the k-th token from the separator on, whatever it has said before."""
+    """Answers the k-th symbol at the k-th token from the separator on, whatever it answered before."""
 
     def rule(read):
         if task.separator_id not in read:
@@ -264,7 +264,7 @@ def test_a_model_that_is_always_right_is_as_right_freely_and_needs_no_run(split)
 
 
 def test_one_mistake_propagates_when_the_model_reads_its_own_answers():
-    """A B C D; the model says B first, and otherwise what follows, in the prompt, the symbol it has just read."""
+    """A B C D: the model first answers B, and then whatever follows in the prompt after the symbol it has just read."""
     task, batch = by_hand([0, 1, 2, 3])
 
     def follows(read):
@@ -299,7 +299,7 @@ def test_a_single_symbol_is_answered_by_the_prompt_alone():
 
 @pytest.mark.parametrize("name", ["mapwm", "mapem", "rope", "mamba"])
 def test_free_running_through_the_state_is_reading_all_again_each_time(name):
-    """A model of random weights, in float64, against one that keeps no state."""
+    """A model with random weights, in float64, against one that keeps no state."""
     task = mf.build_task("selective-copy", n_symbols=7, n_blanks=4, n_kinds=20)
     model = mf.build_model(name, vocab_size=task.vocab_size, d_model=16, n_layers=2).double()
     for index, parameter in enumerate(model.parameters()):
@@ -319,7 +319,7 @@ def test_free_running_through_the_state_is_reading_all_again_each_time(name):
 
 
 class AlwaysRight(Decoder):
-    """One of ours to `evaluate`, so that it is asked to run freely; it answers by rule."""
+    """A rule-based model that `evaluate` takes for one of ours, so it also measures a free run."""
 
     def __init__(self, task):
         super().__init__(model_config("nope", vocab_size=task.vocab_size, d_model=8))
@@ -347,7 +347,7 @@ def test_suggestions_are_the_papers_and_fit_every_model_that_has_them():
     suggested = task.model_defaults()
     sizes = {"n_layers": 2, "n_heads": 2, "d_model": 128, "head_dim": 64}
     assert suggested.items() >= {**sizes, "base": 512.0, "attn_temperature": 0.9}.items()
-    paper = task.training("paper")
+    paper = mf.training.TrainConfig(**task.training("paper"))
     assert (paper.sequences, paper.batch_size, paper.lr, paper.weight_decay) == (100_000, 64, 2e-4, 0.05)
     for name in ("mapwm", "mapem", "rope", "nope", "cope", "path", "tape", "mamba"):
         mf.build_model(name, vocab_size=task.vocab_size, **suggested_settings(name, suggested))

@@ -1,4 +1,4 @@
-"""What holds for every registered task: batches are functions of the generator alone, and the loss is what it says."""
+"""What holds for every registered task: a batch is a function of the generator alone, and the loss is as documented."""
 
 import dataclasses
 import hashlib
@@ -102,7 +102,7 @@ def test_batch_size_below_one_is_refused(name):
     ],
 )
 def test_navigation_is_pinned(dims, checksum):
-    """A change of the sampling changes every figure ever measured: it must not happen unnoticed."""
+    """A change of the sampling changes every figure ever measured, so it must not happen unnoticed."""
     batch = mf.build_task("navigation", dims=dims).sample("iid", 8, generator(0))
     assert hashlib.sha256(batch.tokens.contiguous().numpy().astype("<i8").tobytes()).hexdigest() == checksum
 

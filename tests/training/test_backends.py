@@ -21,11 +21,11 @@ from accelerate.utils import DynamoBackend
 
 import mapformers as mf
 from mapformers.cli.main import main
-from mapformers.cli.train import run_config
+from mapformers.cli.train import parse_train
+from mapformers.runs.folder import RunFolder
 from mapformers.seeding import generator
 from mapformers.tasks.navigation import Navigation
 from mapformers.training.loop import Trainer
-from mapformers.training.run import RunFolder
 from runs import (
     assert_same_run,
     command,
@@ -46,8 +46,8 @@ from runs import (
 )
 
 # The paper's learning rate; for 20 of the 50 steps the path is held still, which is a mean over all processes.
-PAPER = {"sequences": 400, "batch_size": 8, "lr": 3e-4, "driftless_steps": 20, "log_every": 5, "eval_every": 25}
-FREE = PAPER | {"driftless_steps": 0}
+PAPER = {"sequences": 400, "batch_size": 8, "lr": 3e-4, "zero_mean_steps": 20, "log_every": 5, "eval_every": 25}
+FREE = PAPER | {"zero_mean_steps": 0}
 LAUNCHERS = {
     "torchrun": ("mapwm", ["torch.distributed.run", "--nproc-per-node", "2"]),
     # --cpu would start one process: accelerate shares a CPU run over MPI only
@@ -109,7 +109,7 @@ def fewer_targets(monkeypatch):
 
 def first_gradient(folder, **settings):
     """The gradient of the first step, before it is clipped, and the number of targets in each part of the batch."""
-    _, config = run_config(command(out=folder, batch_size=8, clip=1e6, **settings)[1:])
+    config = parse_train(command(out=folder, batch_size=8, clip=1e6, **settings)[1:]).compose()
     trainer = Trainer(config, RunFolder.create(folder, config), quiet())
     gradient = {}
     trainer.optimizer.step = lambda *_: gradient.update(
@@ -244,9 +244,9 @@ def test_a_compiled_run_is_the_plain_one_to_rounding(tmp_path, compiler):
 def test_a_compiled_run_with_the_path_held_still_resumes(tmp_path, monkeypatch, compiler):
     """Without inductor, whose compiling takes long: what is compiled, in how many pieces, and again on resuming."""
     compiler("AOT_EAGER")
-    plain = run(tmp_path / "plain", driftless_steps=3, **FEW)
-    whole = run(tmp_path / "whole", compile=True, driftless_steps=3, **FEW)
-    assert_same_run(run_in_two_goes(tmp_path / "run", monkeypatch, compile=True, driftless_steps=3, **FEW), whole)
+    plain = run(tmp_path / "plain", zero_mean_steps=3, **FEW)
+    whole = run(tmp_path / "whole", compile=True, zero_mean_steps=3, **FEW)
+    assert_same_run(run_in_two_goes(tmp_path / "run", monkeypatch, compile=True, zero_mean_steps=3, **FEW), whole)
     assert largest_difference(plain, whole) < 1e-4
 
 

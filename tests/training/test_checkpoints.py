@@ -8,8 +8,8 @@ import safetensors.torch
 import torch
 
 import mapformers as mf
-from mapformers.training import checkpoint
-from mapformers.training.config import TrainConfig
+from mapformers.runs import checkpoint
+from mapformers.runs.config import TrainConfig
 from mapformers.training.optimizer import build_optimizer
 
 FILES = {"weights.safetensors", "optimizer.safetensors", "manifest.json"}

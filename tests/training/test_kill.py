@@ -9,15 +9,15 @@ from functools import partial
 
 import pytest
 
-from mapformers.training import checkpoint
-from mapformers.training.loop import resume
+from mapformers.runs import checkpoint
+from mapformers.training.train import resume_run as resume
 from runs import assert_same_run, command, copy, die_before, ended, kill, newest, quiet, run, start, wait_for_step
 
 LONG = {
-    "steps": 48, "d_model": 32, "sequences": 60 * 16, "batch_size": 16, "driftless_steps": 30, "checkpoint_every": 3,
+    "steps": 48, "d_model": 32, "sequences": 60 * 16, "batch_size": 16, "zero_mean_steps": 30, "checkpoint_every": 3,
     "eval_every": 5, "eval_sequences": 32,
 }  # fmt: skip
-SHORT = {"sequences": 24, "driftless_steps": 5, "checkpoint_every": 2, "eval_every": 3}  # 6 steps
+SHORT = {"sequences": 24, "zero_mean_steps": 5, "checkpoint_every": 2, "eval_every": 3}  # 6 steps
 
 
 def test_ten_kills_at_random_moments_leave_no_trace(tmp_path):

@@ -9,10 +9,10 @@ import pytest
 
 import mapformers as mf
 from mapformers.cli.main import main
-from mapformers.training.run import RunFolder
+from mapformers.runs.folder import RunFolder
 from runs import assert_same_run, command, ended, kill, run, start, wait_for_step
 
-LONGER = {"sequences": 800, "driftless_steps": 100, "eval_every": 50, "checkpoint_every": 40}  # 200 steps
+LONGER = {"sequences": 800, "zero_mean_steps": 100, "eval_every": 50, "checkpoint_every": 40}  # 200 steps
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,15 @@ from rich.console import Console
 
 import mapformers as mf
 from mapformers.model import model_config
+from mapformers.runs.config import RunConfig, TrainConfig
+from mapformers.runs.folder import RunFolder
 from mapformers.seeding import generator
 from mapformers.tasks.navigation import NavigationSettings
 from mapformers.training import loop
-from mapformers.training.config import TrainConfig
-from mapformers.training.loop import Trainer, resume, train
+from mapformers.training.loop import Trainer
 from mapformers.training.progress import TrainingProgress
-from mapformers.training.run import RunConfig, RunFolder
+from mapformers.training.train import resume_run as resume
+from mapformers.training.train import start_run as train
 from runs import assert_same_run, metrics, quiet, weights
 
 TRAIN = TrainConfig(
@@ -130,8 +132,10 @@ def test_training_never_sees_a_sequence_twice_and_is_measured_on_others(tmp_path
     trainer.run()
     trained = [row for batch in drawn[4] for row in batch]
     assert len(trained) == len(set(trained)) == 48
-    assert len(drawn[8]) == 3 and drawn[8][0] == drawn[8][1] == drawn[8][2]
-    assert set(trained).isdisjoint(drawn[8][0])
+    on_the_way, at_the_end = drawn[8][:3], drawn[8][3:]
+    assert on_the_way[0] == on_the_way[1] == on_the_way[2]
+    assert len(at_the_end) == len(trainer.task.splits)
+    assert set(trained).isdisjoint(on_the_way[0]) and set(trained).isdisjoint(at_the_end[0])
 
 
 def interrupt(monkeypatch, owner, name, call):
@@ -154,7 +158,7 @@ PLACES = {
     "before the update": lambda trainer: (trainer.optimizer, "step", 8),
     "while saving": lambda trainer: (loop.checkpoint, "save", 2),
     "in the last save": lambda trainer: (loop.checkpoint, "save", 3),
-    "in the last measurement": lambda trainer: (loop, "measure_splits", 1),
+    "in the last measurement": lambda trainer: (loop, "evaluate_splits", 1),
 }
 
 

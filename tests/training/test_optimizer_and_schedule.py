@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import mapformers as mf
-from mapformers.mixers import LAYERS
-from mapformers.training.config import TrainConfig
+from mapformers.modules.layer import LAYERS
+from mapformers.runs.config import TrainConfig
 from mapformers.training.optimizer import build_optimizer, learning_rate, set_learning_rate, split_parameters
 
 EXEMPT = {"omega", "gain", "query_origin", "key_origin", "A_log", "rate_log", "decay_log"}

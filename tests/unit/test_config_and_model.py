@@ -8,9 +8,8 @@ import torch
 
 import mapformers as mf
 from helpers import CASES, HYBRID, Case, draw_tokens
-from mapformers.config import ModelConfig, from_dict
-from mapformers.mixers import LAYERS
-from mapformers.model import Decoder, model_config
+from mapformers.model import Decoder, ModelConfig, from_dict, model_config
+from mapformers.modules.layer import LAYERS
 
 
 def test_every_registered_model_is_listed_and_built_by_name():

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-import mapformers.mixers.fading_attention as fading
+import mapformers.ops.fading_attention as fading
 from helpers import Case, assert_same, draw_tokens
-from mapformers.mixers import Context
-from mapformers.mixers.attention import AttentionOptions
+from mapformers.ops.visibility import Visibility
 
 
 def inputs(length: int, dtype: torch.dtype, step: float) -> tuple[torch.Tensor, ...]:
@@ -30,14 +29,13 @@ def by_definition(q, k, v, faded, self_key=True):
 def test_tiles_join_without_a_seam(monkeypatch, rows, self_key):
     monkeypatch.setattr(fading, "ROWS", rows)
     q, k, v, faded = inputs(37, torch.float64, 0.3)
-    context = Context(draw_tokens(2, 37))
-    out = fading.fading_attention(q, k, v, faded, context, AttentionOptions(self_key=self_key))
+    out, _ = fading.fading_attention(q, k, v, faded, 8**-0.5, Visibility(self_key=self_key))
     assert_same(out, by_definition(q, k, v, faded, self_key))
 
 
 def test_the_longest_fading_does_not_overflow_float32():
-    q, k, v, faded = inputs(2000, torch.float32, fading.MOST)  # up to 4000 in the exponent
-    out = fading.fading_attention(q, k, v, faded, Context(draw_tokens(2, 2000)), AttentionOptions())
+    q, k, v, faded = inputs(2000, torch.float32, fading.MAX_FADING)  # up to 4000 in the exponent
+    out, _ = fading.fading_attention(q, k, v, faded, 8**-0.5, Visibility())
     at = torch.tensor([0, 31, 32, 777, 1999])
     expected = by_definition(q, k, v, faded)
     torch.testing.assert_close(out[:, :, at].double(), expected[:, :, at], rtol=2e-5, atol=2e-5)

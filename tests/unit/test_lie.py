@@ -51,22 +51,6 @@ def test_gradients_of_vectors_and_of_the_angle_they_share(shapes):
         assert_same(ours, theirs)
 
 
-def test_carried_origins_have_the_product_of_the_origins_carried_along():
-    theta = torch.randn(2, 3, 5, 4, dtype=F64, requires_grad=True)
-    origins = [torch.randn(3, 1, 8, dtype=F64, requires_grad=True) for _ in range(2)]
-    query, key = lie.carried_origins(theta, *origins)
-    carried = lie.rotate(theta, *origins)
-    assert_same(query @ key.mT, carried[0] @ carried[1].mT)
-    weight = torch.randn(2, 3, 5, 5, dtype=F64)
-    gradients = [
-        torch.autograd.grad((q @ k.mT), (theta, *origins), weight, retain_graph=True)
-        for q, k in ((query, key), carried)
-    ]
-    for ours, theirs in zip(*gradients):
-        assert_same(ours, theirs)
-    assert torch.autograd.gradcheck(lie.carried_origins, (theta, *origins), fast_mode=True)
-
-
 def test_rotate_keeps_the_dtype_of_each_vector_and_turns_it_in_that_of_the_angle():
     x, theta = torch.randn(64, 8), 3 * torch.randn(64, 4)
     half = lie.rotate(theta, x.bfloat16())[0]
@@ -110,16 +94,16 @@ def test_ladder_of_one_block_is_omega_max():
 
 
 def test_shares_give_the_remainder_to_the_first():
-    assert lie.shares(32, 2) == [16, 16]
-    assert lie.shares(10, 3) == [4, 3, 3]
-    assert lie.shares(11, 3) == [4, 4, 3]
-    assert lie.shares(3, 3) == [1, 1, 1]
+    assert lie.blocks_per_dimension(32, 2) == [16, 16]
+    assert lie.blocks_per_dimension(10, 3) == [4, 3, 3]
+    assert lie.blocks_per_dimension(11, 3) == [4, 4, 3]
+    assert lie.blocks_per_dimension(3, 3) == [1, 1, 1]
 
 
 @given(rank=st.integers(1, 6), spare=st.integers(0, 9))
 def test_each_inner_dimension_starts_with_a_ladder_of_its_own(rank: int, spare: int):
     n_blocks = rank + spare
-    sizes = lie.shares(n_blocks, rank)
+    sizes = lie.blocks_per_dimension(n_blocks, rank)
     assert sum(sizes) == n_blocks and sizes == sorted(sizes, reverse=True) and sizes[0] - sizes[-1] <= 1
     omega, w_out = lie.ladders(n_blocks, rank, 5.0, 50.0)
     assert omega.shape == (n_blocks,) and w_out.shape == (rank, n_blocks)

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from helpers import CASES, MIXED, PLAIN, Case, Layout, assert_bitwise, assert_same, draw_tokens
-from mapformers.mixers import Block, Context, LayerShape
-from mapformers.mixers.path_integrator import MapOptions, PathIntegrator
+from mapformers.modules.context import Context
+from mapformers.modules.layer import Block
+from mapformers.modules.mixer import LayerShape
+from mapformers.modules.movement import PathIntegrator, VelocityOptions
 
 N_STEPS = 100_000
 CHUNK = 250
@@ -19,7 +21,7 @@ ACCURACY = 1e-3  # radians
 
 def integrator() -> PathIntegrator:
     """Velocities from 2π down, rank 2, head of 64; W_in such that Δ is at most 1 for inputs of at most 1."""
-    path = PathIntegrator(LayerShape(d_model=4, n_heads=1, head_dim=64), MapOptions(rank=2, omega_max=2 * math.pi))
+    path = PathIntegrator(LayerShape(d_model=4, n_heads=1, head_dim=64), 2, VelocityOptions(omega_max=2 * math.pi))
     with torch.no_grad():
         path.w_in.copy_((4 * torch.randn(2, 4)).softmax(dim=-1))
         path.w_out.add_(0.1 * torch.randn_like(path.w_out))
@@ -36,7 +38,7 @@ def walk(path: PathIntegrator, x: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     """θ (1, 1, L, n_b) as the model has it, and the coordinate reached; read ``chunk`` tokens at a time."""
     place, angles = None, []
     for piece in x.split(chunk, dim=1):
-        context = Context(torch.zeros(piece.shape[:2], dtype=torch.long), recording={})
+        context = Context.of(torch.zeros(piece.shape[:2], dtype=torch.long), recording={})
         theta, place = path(piece, place, context)
         assert theta.dtype == torch.float32
         angles.append(torch.atan2(theta.sin(), theta.cos()))
@@ -74,7 +76,7 @@ def test_autocast_leaves_coordinate_and_angle_bitwise_alone():
     path = integrator()
     x = torch.randn(2, 50, 4)
     tokens = torch.zeros(2, 50, dtype=torch.long)
-    plain, cast = Context(tokens, recording={}), Context(tokens, recording={})
+    plain, cast = Context.of(tokens, recording={}), Context.of(tokens, recording={})
     path(x, None, plain)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (x @ x.mT).dtype == torch.bfloat16
@@ -137,13 +139,13 @@ def test_what_is_observed_is_what_is_computed(case: Case, rows: tuple[str, ...])
     layer = case.build().layers[0]
     layout = Layout(rows)
     x = torch.randn(*layout.tokens.shape, 16, dtype=torch.float64)
-    unseen, seen = (Context(layout.tokens) if rows is PLAIN else layout.context() for _ in range(2))
+    unseen, seen = (Context.of(layout.tokens) if rows is PLAIN else layout.context() for _ in range(2))
     seen.recording = {}
     out, *_ = layer(x, None, None, seen)
     assert_bitwise(out, layer(x, None, None, unseen)[0])
     notes = seen.recording
     for row, at in layout.documents():
-        alone = Context(layout.tokens[row, at].unsqueeze(0), recording={})
+        alone = Context.of(layout.tokens[row, at].unsqueeze(0), recording={})
         layer(x[row, at].unsqueeze(0), None, None, alone)
         if "coordinate" in notes:
             assert_same(notes["coordinate"][row, at], alone.recording["delta_in"][0].cumsum(dim=0).double())
@@ -152,4 +154,4 @@ def test_what_is_observed_is_what_is_computed(case: Case, rows: tuple[str, ...])
             assert_same(theta, alone.recording["theta"][0])
     if "attention" in notes and isinstance(layer, Block):
         mixed = layer.mixer.heads.merge(notes["attention"] @ notes["values"])
-        assert_same(mixed, layer.mixer(layer.norm_mixer(x), None, unseen)[0])
+        assert_same(mixed, layer.mixer.mix(layer.norm_mixer(x), None, unseen)[0])

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from helpers import assert_same
 from mapformers import lie
-from mapformers.mixers.linear_attention import linear_attention, rotation_loop
-from mapformers.mixers.selective_scan import selective_loop, selective_scan
+from mapformers.ops.linear_attention import linear_attention, rotation_loop
+from mapformers.ops.selective_scan import selective_loop, selective_scan
 
 each_length = pytest.mark.parametrize("length", [1, 2, 7, 16, 33])
 each_kind = pytest.mark.parametrize("kind", ["decay", "turn", "both"])
@@ -54,7 +54,7 @@ def assert_same_with_gradients(ours: tuple[Tensor, ...], theirs: tuple[Tensor, .
 @each_length
 @each_kind
 def test_selective_scan_is_its_loop(kind: str, length: int, resets: bool, tile: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mapformers.mixers.chunked_recurrence.CPU_TILE", tile)
+    monkeypatch.setattr("mapformers.ops.chunked_recurrence.CPU_TILE", tile)
     inputs, reset = selective_inputs(kind, length), draw_resets(length, resets)
     assert_same_with_gradients(selective_scan(*inputs, reset), selective_loop(*inputs, reset), inputs)
 
@@ -130,7 +130,7 @@ def test_linear_attention_is_its_loop(
     length: int, resets: bool, decays: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Without rotation, θ = 0."""
-    monkeypatch.setattr("mapformers.mixers.linear_attention.CHUNK", chunk)
+    monkeypatch.setattr("mapformers.ops.linear_attention.CHUNK", chunk)
     inputs, reset = attention_inputs(length, decays), draw_resets(length, resets)
     still = torch.zeros(BATCH, 2, length, N // 2, dtype=torch.float64)
     assert_same_with_gradients(linear_attention(*inputs, reset), rotation_loop(still, *inputs, reset), inputs)

@@ -1,4 +1,4 @@
-"""Analysis: reads a trained model (movements Δ_in, coordinates); draws nothing."""
+"""Analysis: reads movements Δ_in and coordinates out of a trained model. It draws nothing (see `reports/`)."""
 
 from mapformers.analysis.maps import align, token_movements, walked_path
 

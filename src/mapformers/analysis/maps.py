@@ -1,4 +1,4 @@
-"""Read the map out of a trained model: how each token moves, and where a walk leads (paper, C.1)."""
+"""Read the map of a trained model: how each token moves on it, and where a walk leads (paper, C.1)."""
 
 import torch
 from torch import Tensor
@@ -8,20 +8,20 @@ from mapformers.model import Decoder
 
 
 def token_movements(model: Decoder, layer: int = 0, head: int = 0) -> Tensor:
-    """Δ_in of every token of the vocabulary read on its own: (vocab, r)."""
+    """The movement Δ_in of every token of the vocabulary, each read alone: (vocab, r)."""
     tokens = torch.arange(model.config.vocab_size).unsqueeze(1)
-    return _noted(model, tokens, "delta_in", layer)[:, 0, head]
+    return _observed(model, tokens, "delta_in", layer)[:, 0, head]
 
 
 def walked_path(model: Decoder, tokens: Tensor, layer: int = 0, head: int = 0) -> Tensor:
     """The coordinate after each token of one sequence (L,): (L, r), float64."""
-    return _noted(model, tokens.unsqueeze(0), "coordinate", layer)[0, :, head]
+    return _observed(model, tokens.unsqueeze(0), "coordinate", layer)[0, :, head]
 
 
 def align(coordinate: Tensor, truth: Tensor) -> tuple[Tensor, float]:
-    """The linear image of ``coordinate`` (T, r) nearest to ``truth`` (T, n), and the share of variance explained.
+    """The affine image of ``coordinate`` (T, r) nearest to ``truth`` (T, n), and the fraction of variance explained.
 
-    A map is learned up to a change of basis, so this is how the two can be laid side by side.
+    A model learns its map up to a change of basis, so the two must be aligned before they can be compared.
     """
     truth = truth.to(torch.float64)
     ones = torch.ones(len(coordinate), 1, dtype=torch.float64)
@@ -32,9 +32,8 @@ def align(coordinate: Tensor, truth: Tensor) -> tuple[Tensor, float]:
     return fitted, float(1 - residual / total)
 
 
-def _noted(model: Decoder, tokens: Tensor, name: str, layer: int) -> Tensor:
-    noted = model.observe(tokens)[layer]
-    require(
-        name in noted, f"Layer {layer} ({model.config.layers[layer].name}) has no {name}: it does not integrate a path."
-    )
-    return noted[name]
+def _observed(model: Decoder, tokens: Tensor, name: str, layer: int) -> Tensor:
+    observed = model.observe(tokens)[layer]
+    kind = model.config.layers[layer].name
+    require(name in observed, f"Layer {layer} ({kind}) has no {name}: it does not integrate a path.")
+    return observed[name]

@@ -8,8 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from mapformers.recipes import RECIPES
-from mapformers.training.loop import train
-from mapformers.training.run import RunFolder
+from mapformers.runs.config import Scale
+from mapformers.runs.folder import RunFolder
+from mapformers.training.train import start_run
 
 ROW, WORLD = "MapWM-r2", "2D"
 
@@ -24,15 +25,15 @@ class Learned:
     best: float
 
 
-def learning(goal: float = 0.99, seeds: int = 5, scale: str = "cpu", console: Console | None = None) -> list[Learned]:
+def learning(goal: float = 0.99, seeds: int = 5, scale: Scale = "cpu", console: Console | None = None) -> list[Learned]:
     """Train the row of table 2 as it is trained there, one seed after another, with all threads for each."""
     recipe = RECIPES["table2"]
     found = []
     for seed in range(seeds):
-        config = recipe.run_config(recipe.row(ROW), WORLD, seed, scale)
+        config = recipe.cell(ROW, WORLD, seed).config(scale)
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "run"
-            train(config, folder, console, f"{ROW}, seed {seed}")
+            start_run(config, folder, console, f"{ROW}, seed {seed}")
             measured = [line for line in RunFolder(folder).metrics() if "split" in line]
         found.append(first_reached(seed, measured, recipe.metric, goal, config.train.batch_size))
     return found

@@ -1,39 +1,19 @@
-"""Benchmark figures as tables: on the terminal and in the documents."""
+"""Benchmark figures as tables: on the terminal, a short one in docs/results.md, all on a page of their own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
-
 from mapformers.benchmarks.learning import median_or_none
+from mapformers.reports.page import MARKS, MEANINGS, WRITTEN_BY, join_sections, origins, titled
+from mapformers.reports.table import Table
+from mapformers.runs.provenance import freshness
 
 
-@dataclass(frozen=True)
-class Figures:
-    """A small table: a title, headings, rows of text."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def for_terminal(self) -> Table:
-        table = Table(title=self.title, title_justify="left")
-        for index, heading in enumerate(self.headings):
-            table.add_column(heading, justify="right" if index else "left")
-        for row in self.rows:
-            table.add_row(*row)
-        return table
-
-    def for_document(self) -> str:
-        lines = [f"{self.title}.", "", f"| {' | '.join(self.headings)} |", f"|---|{'--:|' * (len(self.headings) - 1)}"]
-        return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in self.rows)])
-
-
-def throughput_tables(record: Mapping[str, Any]) -> list[Figures]:
-    headings = ("mixer", "ms a step", "tokens/s", "ratio to rope", "of matmul peak", "peak MiB")
+def throughput_tables(record: Mapping[str, Any]) -> list[Table]:
+    headings = ("layer", "ms a step", "tokens/s", "ratio to rope", "of matmul peak", "peak MiB")
     return [
-        Figures(
+        Table(
             f"Training, {size['title']}, {_threads(record)}{_against_peer(size['rows'])}",
             headings,
             [
@@ -58,37 +38,37 @@ def _against_peer(rows: Sequence[Mapping[str, Any]]) -> str:
     return "" if peer is None else f"; rope runs at {1 / peer['ratio_to_rope']:.2f} of transformers' Llama"
 
 
-def mixers_tables(record: Mapping[str, Any]) -> list[Figures]:
+def lengths_tables(record: Mapping[str, Any]) -> list[Table]:
     lengths = record["lengths"]
-    headings = ("mixer", *(f"{unit} at {n}" for n in lengths for unit in ("ratio", "MiB")))
+    headings = ("layer", *(f"{unit} at {n}" for n in lengths for unit in ("ratio", "MiB")))
     by_row = {label: [each[label] for each in map(_by_label, lengths.values())] for label in _by_label(lengths["256"])}
     rows = [
         (label, *(text for cell in cells for text in (f"{cell['ratio_to_rope']:.2f}", f"{cell['peak_mib']:,.0f}")))
         for label, cells in by_row.items()
     ]
     tokens = f"{record['tokens']:,} tokens a step"
-    return [Figures(f"Training speed relative to rope and peak memory, {tokens}, {_threads(record)}", headings, rows)]
+    return [Table(f"Training speed relative to rope and peak memory, {tokens}, {_threads(record)}", headings, rows)]
 
 
 def _by_label(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     return {row["row"]: row for row in rows}
 
 
-def memory_tables(record: Mapping[str, Any]) -> list[Figures]:
+def memory_tables(record: Mapping[str, Any]) -> list[Table]:
     small = _growth("Peak memory of a training step, 1 layer of 64, batch 4", record["rows"], "{} tokens")
     return [small, _growth(f"Peak memory of a training step, {record['large']}", record["by_batch"], "batch {}")]
 
 
-def _growth(title: str, grown: Sequence[Mapping[str, Any]], heading: str) -> Figures:
+def _growth(title: str, grown: Sequence[Mapping[str, Any]], heading: str) -> Table:
     columns = list(grown[0]["mib"])
     rows = [
         (row["row"], *(f"{row['mib'][column]:,.0f} MiB" for column in columns), f"{row['growth']:.1f} x")
         for row in grown
     ]
-    return Figures(title, ("mixer", *(heading.format(column) for column in columns), "growth"), rows)
+    return Table(title, ("layer", *(heading.format(column) for column in columns), "growth"), rows)
 
 
-def tasks_tables(record: Mapping[str, Any]) -> list[Figures]:
+def tasks_tables(record: Mapping[str, Any]) -> list[Table]:
     rows = [
         (
             row["task"],
@@ -100,17 +80,56 @@ def tasks_tables(record: Mapping[str, Any]) -> list[Figures]:
         for row in record["rows"]
     ]
     headings = ("task", "tokens", "sampled tokens/s", "trained tokens/s", "ratio")
-    return [Figures("Sampling against training MapWM, 1 layer of 64, batch 128, 1 thread", headings, rows)]
+    return [Table("Sampling against training MapWM, 1 layer of 64, batch 128, 1 thread", headings, rows)]
 
 
-def learning_tables(record: Mapping[str, Any]) -> list[Figures]:
+def learning_tables(record: Mapping[str, Any]) -> list[Table]:
     runs = record["runs"]
     rows = [(f"seed {run['seed']}", _count(run["sequences"]), _seconds(run["seconds"])) for run in runs]
     medians = (median_or_none([run[key] for run in runs]) for key in ("sequences", "seconds"))
     sequences, seconds = medians
     rows.append(("median", _count(sequences), _seconds(seconds)))
     title = f"MapWM on 2D navigation, until {record['goal']:g} on fresh iid sequences, {_threads(record)}"
-    return [Figures(title, ("", "sequences", "seconds"), rows)]
+    return [Table(title, ("", "sequences", "seconds"), rows)]
+
+
+def ops_tables(record: Mapping[str, Any]) -> list[Table]:
+    """One table for each size."""
+    headings = ("backward pass by hand (in)", "ms", "ms plain", "plain / ours", "MiB", "MiB plain")
+    return [
+        Table(
+            f"A training step with it and in plain PyTorch, {size.partition(':')[2].strip()}, {_threads(record)}",
+            headings,
+            [
+                (
+                    f"{row['piece']} ({row['row']})",
+                    f"{1000 * row['seconds']:.0f}",
+                    f"{1000 * row['plain_seconds']:.0f}",
+                    f"{row['plain_seconds'] / row['seconds']:.2f}",
+                    "–" if row["mib"] is None else f"{row['mib']:,.0f}",
+                    "–" if row["plain_mib"] is None else f"{row['plain_mib']:,.0f}",
+                )
+                for row in record["rows"]
+                if row["size"] == size
+            ],
+        )
+        for size in dict.fromkeys(row["size"] for row in record["rows"])
+    ]
+
+
+def _short_ops(record: Mapping[str, Any]) -> Table:
+    """How many times longer a step takes in plain PyTorch, at each size."""
+    sizes = list(dict.fromkeys(row["size"] for row in record["rows"]))
+    pieces = list(dict.fromkeys((row["piece"], row["row"]) for row in record["rows"]))
+    times = {(row["piece"], row["size"]): row["plain_seconds"] / row["seconds"] for row in record["rows"]}
+    rows = [(f"{piece} ({row})", *(f"{times[piece, size]:.2f}" for size in sizes)) for piece, row in pieces]
+    title = f"Time of a training step in plain PyTorch over that with the backward pass by hand, {_threads(record)}"
+    return Table(title, ("backward pass by hand (in)", *(size.partition(":")[2].strip() for size in sizes)), rows)
+
+
+def startup_tables(record: Mapping[str, Any]) -> list[Table]:
+    rows = [(row["what"], f"{row['seconds']:.2f}") for row in record["rows"]]
+    return [Table("Processor seconds beyond those of an empty interpreter", ("", "seconds"), rows)]
 
 
 def _threads(record: Mapping[str, Any]) -> str:
@@ -126,10 +145,74 @@ def _seconds(value: float | None) -> str:
     return "never" if value is None else f"{value:.0f}"
 
 
-TABLES: Mapping[str, Callable[[Mapping[str, Any]], list[Figures]]] = {
-    "throughput": throughput_tables,
-    "mixers": mixers_tables,
-    "memory": memory_tables,
-    "tasks": tasks_tables,
-    "learning": learning_tables,
+def _short_throughput(record: Mapping[str, Any]) -> Table:
+    """The ratio to rope at every size."""
+    sizes = {name: _by_label(size["rows"]) for name, size in record["sizes"].items()}
+    labels = [label for label in next(iter(sizes.values())) if label != "rope"]
+    rows = [(label, *(_ratio(timed.get(label)) for timed in sizes.values())) for label in labels]
+    title = f"Training speed as a ratio to rope, {_threads(record)}"
+    return Table(title, ("layer", *(size["title"] for size in record["sizes"].values())), rows)
+
+
+def _short_lengths(record: Mapping[str, Any]) -> Table:
+    """The ratio to rope at every length, of every layer with the options it has unless told otherwise."""
+    lengths = {length: _by_label(rows) for length, rows in record["lengths"].items()}
+    labels = [label for label in next(iter(lengths.values())) if label != "rope" and " " not in label]
+    rows = [(label, *(_ratio(timed.get(label)) for timed in lengths.values())) for label in labels]
+    title = f"Training speed as a ratio to rope by length, {record['tokens']:,} tokens a step, {_threads(record)}"
+    return Table(title, ("layer", *(f"{length} tokens" for length in lengths)), rows)
+
+
+def _short_learning(record: Mapping[str, Any]) -> Table:
+    table = learning_tables(record)[0]
+    return Table(table.title, table.headings, table.rows[-1:])
+
+
+def _ratio(row: Mapping[str, Any] | None) -> str:
+    return "–" if row is None else f"{row['ratio_to_rope']:.2f}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a benchmark is shown: all its tables, and the one that docs/results.md has."""
+
+    summary: str
+    tables: Callable[[Mapping[str, Any]], list[Table]]
+    short: Callable[[Mapping[str, Any]], Table]
+
+
+REPORTS: Mapping[str, Report] = {
+    "throughput": Report(
+        "training speed and memory of every layer as a ratio to rope", throughput_tables, _short_throughput
+    ),
+    "lengths": Report("the same as sequences grow", lengths_tables, _short_lengths),
+    "memory": Report("peak memory of a training step", memory_tables, lambda record: memory_tables(record)[0]),
+    "tasks": Report("how fast tasks are sampled", tasks_tables, lambda record: tasks_tables(record)[0]),
+    "learning": Report("how soon MapWM knows 2D navigation", learning_tables, _short_learning),
+    "ops": Report("what each backward pass written by hand is worth", ops_tables, _short_ops),
+    "startup": Report("how long until anything happens", startup_tables, lambda record: startup_tables(record)[0]),
 }
+
+
+def benchmark_section(name: str, record: Mapping[str, Any]) -> str:
+    """What docs/results.md says of a benchmark."""
+    more = f"[All figures and their origin](results/bench-{name}.md)."
+    table = titled(REPORTS[name].short(record))
+    return join_sections(f"## bench {name}: {REPORTS[name].summary}", table, f"{_age(record)} {more}".strip())
+
+
+def benchmark_page(name: str, record: Mapping[str, Any]) -> str:
+    """docs/results/bench-<name>.md."""
+    return join_sections(
+        f"# bench {name}: {REPORTS[name].summary}",
+        f"{WRITTEN_BY} [All results](../results.md).",
+        *map(titled, REPORTS[name].tables(record)),
+        "## Origin",
+        _age(record),
+        origins([record]),
+    )
+
+
+def _age(record: Mapping[str, Any]) -> str:
+    mark = MARKS.get(freshness(record))
+    return MEANINGS[mark].capitalize() if mark else ""

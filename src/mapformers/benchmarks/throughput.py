@@ -11,9 +11,9 @@ from torch import nn
 from mapformers.benchmarks.measure import interleaved_medians, matmul_peak, peak_memory
 from mapformers.benchmarks.peers import PEERS
 from mapformers.benchmarks.size import Size
-from mapformers.mixers import LAYERS
 from mapformers.model import build_model
-from mapformers.training.config import TrainConfig
+from mapformers.modules.layer import LAYERS
+from mapformers.runs.config import TrainConfig
 from mapformers.training.optimizer import build_optimizer
 
 SIZES = {

@@ -1,4 +1,4 @@
-"""`mapformers bench`: how fast is each mixer here, what does it hold in memory, and how soon does it learn?"""
+"""`mapformers bench`: how fast is each layer here, what does it hold in memory, and how soon does it learn?"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,40 +11,50 @@ import tyro
 from rich.console import Console
 
 from mapformers.benchmarks.learning import learning
+from mapformers.benchmarks.lengths import LENGTHS, TOKENS, by_length
 from mapformers.benchmarks.memory import memory, memory_by_batch
-from mapformers.benchmarks.mixers import LENGTHS, TOKENS, mixers
-from mapformers.benchmarks.report import TABLES
+from mapformers.benchmarks.ops import LARGE, SMALL, SMOKE, ops
+from mapformers.benchmarks.report import REPORTS
+from mapformers.benchmarks.startup import startup
 from mapformers.benchmarks.tasks import tasks
 from mapformers.benchmarks.throughput import SIZES, throughput
 from mapformers.cli.parse import parse
 from mapformers.errors import require
-from mapformers.training.files import clear_file_errors, write_json
-from mapformers.training.run import provenance
+from mapformers.files import clear_file_errors, write_json
+from mapformers.runs.provenance import provenance
+from mapformers.runs.sources import library_hash
 
 DESCRIPTION = """Measure this machine. Let nothing else run beside it.
 
-  mapformers bench throughput      training speed and memory of every mixer as a ratio to rope, and rope to Llama
-  mapformers bench mixers          the same at lengths 256, 1024 and 4096
+  mapformers bench throughput      training speed and memory of every layer as a ratio to rope, and rope to Llama
+  mapformers bench lengths         the same at lengths 256, 1024 and 4096
   mapformers bench memory          peak memory of a training step by length, and by batch at the paper's size
   mapformers bench tasks           how fast tasks are sampled, against how fast MapWM learns from them
   mapformers bench learning        sequences and seconds until MapWM knows 2D navigation
+  mapformers bench ops             training steps with each backward pass by hand, and in plain PyTorch
+  mapformers bench startup         processor time before a command answers, and of imports
 """
+
+
+Benchmark = Literal["throughput", "lengths", "memory", "tasks", "learning", "ops", "startup"]
 
 
 @dataclass(frozen=True)
 class Arguments:
-    name: tyro.conf.Positional[Literal["throughput", "mixers", "memory", "tasks", "learning"]] = "throughput"
+    name: tyro.conf.Positional[Literal["throughput", "lengths", "memory", "tasks", "learning", "ops", "startup"]] = (
+        "throughput"
+    )
     """Which benchmark."""
     sizes: tuple[Literal["smoke", "navigation", "speed"], ...] = ("navigation", "speed")
     """throughput: 1 layer of 64 at batch 128 x 256, and the paper's 12 layers of 768 at length 256."""
     repeats: int | None = None
-    """throughput: steps of each mixer, turn by turn (None: 20, or 5 at the larger size)."""
+    """throughput: steps of each layer, turn by turn (None: 20, or 5 at the larger size)."""
     seeds: int = 5
     """learning: seeds 0 to N-1."""
     goal: float = 0.99
     """learning: the iid accuracy to reach."""
     scale: Literal["smoke", "cpu"] = "cpu"
-    """mixers, memory, tasks, learning: smoke only shows that it runs."""
+    """lengths, memory, tasks, learning, ops, startup: smoke only shows that it runs."""
     write: Path | None = None
     """Also keep the figures in this folder, as bench-NAME.json."""
 
@@ -54,9 +64,10 @@ def main(args: Sequence[str]) -> int:
     require(asked.repeats is None or asked.repeats >= 1, f"--repeats must be at least 1, not {asked.repeats}.")
     require(asked.seeds >= 1, f"--seeds must be at least 1, not {asked.seeds}.")
     require(0 < asked.goal <= 1, f"--goal is an accuracy between 0 and 1, not {asked.goal}.")
-    record = {"benchmark": asked.name, **measure(asked), **provenance({"threads": torch.get_num_threads()})}
-    for table in TABLES[asked.name](record):
-        Console().print(table.for_terminal())
+    origin = {**provenance({"threads": torch.get_num_threads()}), "sources": library_hash()}
+    record = {"benchmark": asked.name, **measure(asked), **origin}
+    for table in REPORTS[asked.name].tables(record):
+        Console().print(table)
     if asked.write is not None:
         with clear_file_errors("write to", asked.write):
             asked.write.mkdir(parents=True, exist_ok=True)
@@ -66,7 +77,15 @@ def main(args: Sequence[str]) -> int:
 
 def measure(asked: Arguments) -> dict[str, Any]:
     """The figures of one benchmark as plain data."""
-    measures = {"throughput": _throughput, "mixers": _mixers, "memory": _memory, "tasks": _tasks, "learning": _learning}
+    measures = {
+        "throughput": _throughput,
+        "lengths": _lengths,
+        "memory": _memory,
+        "tasks": _tasks,
+        "learning": _learning,
+        "ops": _ops,
+        "startup": _startup,
+    }
     return measures[asked.name](asked)
 
 
@@ -75,9 +94,9 @@ def _throughput(asked: Arguments) -> dict[str, Any]:
     return {"sizes": {n: {"title": s.title, "rows": _plain(throughput(s, asked.repeats))} for n, s in sizes.items()}}
 
 
-def _mixers(asked: Arguments) -> dict[str, Any]:
+def _lengths(asked: Arguments) -> dict[str, Any]:
     tokens, lengths, repeats = (1024, (256,), 1) if asked.scale == "smoke" else (TOKENS, LENGTHS, asked.repeats or 7)
-    timed = mixers(lengths, tokens, repeats)
+    timed = by_length(lengths, tokens, repeats)
     return {"tokens": tokens, "lengths": {str(length): _plain(rows) for length, rows in timed.items()}}
 
 
@@ -95,6 +114,16 @@ def _tasks(asked: Arguments) -> dict[str, Any]:
 def _learning(asked: Arguments) -> dict[str, Any]:
     found = learning(asked.goal, asked.seeds, asked.scale, Console(stderr=True))
     return {"goal": asked.goal, "scale": asked.scale, "runs": _plain(found)}
+
+
+def _ops(asked: Arguments) -> dict[str, Any]:
+    if asked.scale == "smoke":
+        return {"rows": _plain(ops((SMOKE,), 1, memory=False))}
+    return {"rows": _plain(ops((SMALL, LARGE), asked.repeats or 20))}
+
+
+def _startup(asked: Arguments) -> dict[str, Any]:
+    return {"rows": _plain(startup(1 if asked.scale == "smoke" else asked.repeats or 7))}
 
 
 def _plain(rows: Sequence[Any]) -> list[dict[str, Any]]:

@@ -11,15 +11,14 @@ from rich.console import Console
 from mapformers.analysis import align, token_movements, walked_path
 from mapformers.cli.parse import parse
 from mapformers.errors import UserError, require
+from mapformers.files import clear_file_errors, write_json
 from mapformers.model import Decoder
-from mapformers.plots import MapPicture, draw_map
-from mapformers.recipes import RECIPES
-from mapformers.recipes.report import terminal_table
+from mapformers.recipes import RECIPES, TableView
+from mapformers.reports.map_figure import MapPicture, draw_map
+from mapformers.runs.run import load
 from mapformers.seeding import generator
 from mapformers.tasks import Task
-from mapformers.training.files import clear_file_errors, write_json
-from mapformers.training.loop import train
-from mapformers.training.run import RunFolder
+from mapformers.training.train import start_run
 
 DESCRIPTION = """Learn a cognitive map of a 2D world, end to end.
 
@@ -54,16 +53,16 @@ def main(args: Sequence[str]) -> int:
     started = time.monotonic()
     runs = []
     for label in ROWS:
-        config = recipe.run_config(recipe.row(label), WORLD, asked.seed, asked.scale)
-        result = train(config, folder / label.split()[0].lower(), log, title=f"{label:<9}")
+        config = recipe.cell(label, WORLD, asked.seed).config(asked.scale)
+        result = start_run(config, folder / label.split()[0].lower(), log, title=f"{label:<9}")
         runs.append({"row": label, "world": WORLD, "seed": asked.seed, "config": config.to_dict(), **result})
     took = time.monotonic() - started
     record = {"recipe": recipe.name, "scale": asked.scale, "seconds": round(took, 1), "runs": runs}
     write_json(folder / "demo.json", record)
-    screen.print(terminal_table(recipe, record, WORLD))
-    run, config = RunFolder.open(folder / MAPPED.lower())
-    picture = map_picture(run.load_model(config)[0], config.build_task(), asked.seed)
-    draw_map(picture, folder / "map.png")
+    screen.print(TableView(seeds=False).table(recipe, record, WORLD))
+    run = load(folder / MAPPED.lower())
+    assert isinstance(run.model, Decoder)
+    draw_map(map_picture(run.model, run.task, asked.seed), folder / "map.png")
     screen.print(f"Picture: {folder / 'map.png'}   figures: {folder / 'demo.json'}", highlight=False, soft_wrap=True)
     screen.print(f"Training and measuring took {took / 60:.1f} minutes.", highlight=False)
     return 0

@@ -10,9 +10,10 @@ from rich.console import Console
 from mapformers.cli.parse import parse
 from mapformers.cli.tables import split_table
 from mapformers.errors import require
-from mapformers.evaluation import scores_beside
-from mapformers.training.loop import measure_splits
-from mapformers.training.run import RunFolder
+from mapformers.evaluation import evaluate_splits, player_scores
+from mapformers.runs.folder import RunFolder
+from mapformers.runs.run import load
+from mapformers.training.train import title_of
 
 PROG = "mapformers eval"
 DESCRIPTION = """Measure a trained run on its task's splits.
@@ -37,16 +38,15 @@ class Arguments:
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, PROG, DESCRIPTION)
     require(asked.n_sequences >= 1, f"--n-sequences must be at least 1, not {asked.n_sequences}.")
-    folder, config = RunFolder.open(asked.run_dir)
-    task = config.build_task()
-    for split in asked.splits:
-        task.split_settings(split)
-    model, step, complaints = folder.load_model(config)
+    _, config = RunFolder.open(asked.run_dir)
+    for split in asked.splits:  # refused before anything is loaded
+        config.build_task().split_settings(split)
+    run = load(asked.run_dir)
     console = Console(stderr=True)
-    for complaint in complaints:
-        console.print(complaint, highlight=False, soft_wrap=True)
-    splits = measure_splits(model, config, list(asked.splits) or None, asked.n_sequences, asked.seed)
-    Console().print(split_table(splits, f"{config.model.layers[0].name} on {config.task}, step {step}"))
-    for player, scores in scores_beside(task, asked.splits, asked.n_sequences, asked.seed).items():
+    for fault in run.faults:
+        console.print(fault, highlight=False, soft_wrap=True)
+    splits = evaluate_splits(run.model, run.task, asked.splits, asked.n_sequences, asked.seed)
+    Console().print(split_table(splits, f"{title_of(run.config)}, step {run.step}"))
+    for player, scores in player_scores(run.task, asked.splits, asked.n_sequences, asked.seed).items():
         Console().print(split_table(scores, f"player: {player}"))
     return 0

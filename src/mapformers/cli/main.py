@@ -3,21 +3,22 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import metadata
+from collections.abc import Sequence
+from importlib import import_module
 
-from mapformers.cli import bench, demo, evaluate, look, reproduce, train
-from mapformers.errors import UserError, unknown
+from mapformers.errors import UserError, require, unknown
 
-COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
-    "demo": (demo.main, "learn a map of a 2D world in minutes, and see it"),
-    "train": (train.main, "train a model on a task"),
-    "eval": (evaluate.main, "measure a trained run on every split"),
-    "show": (look.show_main, "draw a sample of a task"),
-    "list": (look.list_main, "names of models, tasks and recipes"),
-    "reproduce": (reproduce.main, "run the rows of a table of the paper"),
-    "report": (reproduce.report_main, "print a table of the paper beside ours"),
-    "bench": (bench.main, "throughput of every mixer on this machine"),
+# Command -> (module, function, what it does). A module is imported when its command is asked for: torch takes seconds.
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "demo": ("demo", "main", "learn a map of a 2D world in minutes, and see it"),
+    "train": ("train", "main", "train a model on a task"),
+    "eval": ("evaluate", "main", "measure a trained run on every split"),
+    "show": ("show", "main", "draw a sample of a task"),
+    "list": ("listing", "main", "names of models, tasks and recipes"),
+    "reproduce": ("reproduce", "main", "run the rows of a table of the paper"),
+    "report": ("report", "main", "print a table of the paper beside ours"),
+    "collect": ("collect", "main", "rebuild a table's record from run folders"),
+    "bench": ("bench", "main", "throughput of every layer on this machine"),
 }
 
 HELP = """usage: mapformers COMMAND [options]
@@ -30,6 +31,7 @@ Learn cognitive maps: transformers whose position is path-integrated from the to
   mapformers show navigation                          what the model gets to see
   mapformers train --task navigation --model mapwm    a run of your own, in runs/
   mapformers COMMAND --help                           more on each
+  mapformers COMMAND --import mine.py                 with layers, tasks or recipes of your own
 """
 
 
@@ -38,15 +40,20 @@ def main(args: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # arrows on a terminal that has none
     if not args or args[0] in ("-h", "--help", "help"):
-        print(HELP.format(commands="\n".join(f"  {name:<10} {what}" for name, (_, what) in COMMANDS.items())))
+        print(HELP.format(commands="\n".join(f"  {name:<10} {what}" for name, (_, _, what) in COMMANDS.items())))
         return 0
     if args[0] == "--version":
-        print(f"mapformers {metadata.version('mapformers')}")
+        from mapformers import __version__
+
+        print(f"mapformers {__version__}")
         return 0
     try:
         if args[0] not in COMMANDS:
             raise unknown("command", args[0], COMMANDS)
-        return COMMANDS[args[0]][0](args[1:])
+        args = import_named(args)
+        module, function, _ = COMMANDS[args[0]]
+        code: int = getattr(import_module(f"mapformers.cli.{module}"), function)(args[1:])
+        return code
     except UserError as error:
         print(f"mapformers: {error}", file=sys.stderr)
         return 2
@@ -58,6 +65,24 @@ def main(args: Sequence[str] | None = None) -> int:
         where = f" {error.filename}" if error.filename else ""
         print(f"mapformers: Cannot use{where}: {(error.strerror or str(error)).lower()}.", file=sys.stderr)
         return 2
+
+
+def import_named(args: Sequence[str]) -> list[str]:
+    """Import every ``--import FILE`` of a command line, and return what else is on it."""
+    rest, names, words = [], [], iter(args)
+    for word in words:
+        option, equals, value = word.partition("=")
+        if option != "--import":
+            rest.append(word)
+            continue
+        value = value if equals else next(words, "")
+        require(bool(value) and not value.startswith("--"), "--import needs a Python file or a module.")
+        names.append(value)
+    if names:
+        from mapformers.plugins import import_plugins
+
+        import_plugins(names)
+    return rest
 
 
 def entry() -> None:

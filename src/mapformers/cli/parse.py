@@ -23,15 +23,10 @@ def parse(cls: type[Arguments], args: Sequence[str], prog: str, description: str
         return tyro.cli(cls, args=args, prog=prog, description=description, config=STYLE)
 
 
-def parse_known(cls: type[Arguments], args: Sequence[str], prog: str) -> Arguments:
-    """The arguments of ``cls``, passing over those it does not have."""
-    with _one_sentence(prog):
-        known, _ = tyro.cli(cls, args=args, prog=prog, config=STYLE, return_unknown_args=True, add_help=False)
-        return known
-
-
-def without_help(args: Sequence[str]) -> list[str]:
-    return [arg for arg in args if arg not in HELP]
+def given_flags(args: Sequence[str]) -> set[str]:
+    """Which settings a command line gives: ``--rank 2`` and ``--no-learn-omega`` give rank and learn_omega."""
+    flags = {arg[2:].split("=")[0].replace("-", "_") for arg in args if arg.startswith("--")}
+    return flags | {flag.removeprefix("no_") for flag in flags if flag.startswith("no_")}
 
 
 @contextlib.contextmanager

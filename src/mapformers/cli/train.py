@@ -1,46 +1,48 @@
 """`mapformers train`: a model on a task, into a run folder."""
 
+import argparse
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 
-from mapformers.cli.parse import parse, parse_known, without_help
+from mapformers.cli.parse import given_flags, parse
 from mapformers.cli.tables import split_table
-from mapformers.config import to_dict
 from mapformers.errors import require
-from mapformers.evaluation import scores_beside
-from mapformers.mixers import LAYERS
-from mapformers.model import model_config, suggested_settings
+from mapformers.evaluation import player_scores
+from mapformers.model import LayerSpec
+from mapformers.modules.layer import LAYERS
+from mapformers.runs.config import Backend, RunConfig, Scale, TrainConfig
+from mapformers.runs.folder import RunFolder
 from mapformers.tasks import TASKS
-from mapformers.training.backend import Backend, is_main_process
-from mapformers.training.config import TrainConfig
-from mapformers.training.loop import resume, train
-from mapformers.training.run import RunConfig, RunFolder
+from mapformers.training.backend import is_main_process
+from mapformers.training.train import default_folder, resume_run, start_run, title_of
 
 PROG = "mapformers train"
 DESCRIPTION = """Train a model on a task.
 
   mapformers train --task navigation --model mapwm
   mapformers train --task navigation --dims 1 --model rope --n-layers 4 --n-heads 2 --d-model 128 --seed 3
-  mapformers train --task navigation --model mapwm --resume
+  mapformers train --task navigation --layers mapem mapwm:rank=4
+  mapformers train --resume --out runs/navigation-mapwm-seed0
 
 Name a task and a model, then --help, to see the settings of both.
 """
-Scale = Literal["smoke", "cpu", "paper"]
 
 
 @dataclass(frozen=True)
 class Choice:
     """What to train, how much, and where to."""
 
-    task: str
+    task: str | None = None
     """A name from `mapformers list tasks`."""
-    model: str
+    model: str | None = None
     """A name from `mapformers list models`."""
+    layers: tuple[str, ...] = ()
+    """Instead of a model: the layers of a hybrid, each NAME or NAME:OPTION=VALUE,OPTION=VALUE."""
     scale: Scale = "cpu"
     """smoke: seconds, to see that it runs; cpu: minutes on a laptop; paper: the paper's own budget."""
     seed: int = 0
@@ -49,10 +51,6 @@ class Choice:
     """Run folder (runs/TASK-MODEL-seedN unless given)."""
     resume: bool = False
     """Go on with the run in that folder from its newest checkpoint."""
-
-    @property
-    def folder(self) -> Path:
-        return self.out or Path("runs") / f"{self.task}-{self.model}-seed{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -72,61 +70,125 @@ class Sizes:
 
 
 def main(args: Sequence[str]) -> int:
-    if not {"--task", "--model"} <= {arg.split("=")[0] for arg in args}:
-        parse(Choice, args, PROG, DESCRIPTION)  # --help, or what is missing
-    choice, config = run_config(args)
-    console = Console(stderr=True)
-    title = f"{choice.model} on {choice.task}"
+    asked = parse_train(args)
+    choice, console = asked.choice, Console(stderr=True)
     if choice.resume:
-        check_same_run(choice, config, args)
-        result = resume(choice.folder, console, title)
+        folder = choice.out or default_folder(asked.compose())
+        config = check_same_run(folder, asked)
+        result = resume_run(folder, console)
     else:
-        result = train(config, choice.folder, console, title)
+        config = asked.compose()
+        folder = choice.out or default_folder(config)
+        result = start_run(config, folder, console)
     if not is_main_process():
         return 0
-    _, config = RunFolder.open(choice.folder)  # a resumed run has settings of its own
-    Console().print(split_table(result["splits"], f"{title}, seed {config.seed}"))
-    for player, scores in scores_beside(config.build_task(), None, config.train.final_sequences).items():
+    Console().print(split_table(result["splits"], f"{title_of(config)}, seed {config.seed}"))
+    for player, scores in player_scores(config.build_task(), None, config.train.final_sequences).items():
         Console().print(split_table(scores, f"player: {player}"))
-    console.print(f"Run folder: {choice.folder}", highlight=False, soft_wrap=True)
+    console.print(f"Run folder: {folder}", highlight=False, soft_wrap=True)
     return 0
 
 
-def run_config(args: Sequence[str]) -> tuple[Choice, RunConfig]:
-    """The run that a command line asks for. Names first, then the settings those names bring with them."""
-    quiet = without_help(args)
-    choice = parse_known(Choice, quiet, PROG)
-    task_entry, layer = TASKS[choice.task], LAYERS[choice.model]
-    task = task_entry.build(parse_known(task_entry.settings, quiet, PROG))
-    suggested = suggested_settings(choice.model, task.suggestions())
-    sizes = {key: suggested.pop(key) for key in list(suggested) if key in Sizes.__dataclass_fields__}
+@dataclass(frozen=True)
+class Asked:
+    """A command line, parsed: what to train, and every setting that was given."""
 
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
-        ("choice", Choice),
-        ("task_settings", task_entry.settings, task_entry.settings()),
-        ("sizes", Sizes, Sizes(**sizes)),
-        ("model_options", layer.options, layer.options(**suggested)),
-        ("training", TrainConfig, task.training(choice.scale)),
+    choice: Choice
+    overrides: dict[str, Any]
+
+    def compose(self) -> RunConfig:
+        choice = self.choice
+        require(choice.task is not None, f"--task is missing; see `{PROG} --help`.")
+        require(choice.model is not None or bool(choice.layers), f"--model is missing; see `{PROG} --help`.")
+        assert choice.task is not None
+        layers = [layer_spec(text) for text in choice.layers] or None
+        return RunConfig.compose(
+            choice.task, choice.model, choice.scale, layers=layers, seed=choice.seed, **self.overrides
+        )
+
+
+def parse_train(args: Sequence[str]) -> Asked:
+    """One passage of the parser, once the names that decide which settings there are have been looked up."""
+    names = peek(args)
+    if not ({"-h", "--help", "--resume"} & set(args)):
+        require(names.task is not None, f"--task is missing; see `{PROG} --help`.")
+        require(names.model is not None or bool(names.layers), f"--model is missing; see `{PROG} --help`.")
+    groups: list[tuple[str, Any] | tuple[str, Any, Any]] = [("choice", Choice)]
+    if names.task is not None and (names.model is not None or names.layers):
+        groups += _settings(names)
+    everything = dataclasses.make_dataclass("Train", groups, frozen=True)
+    parsed: Any = parse(everything, args, PROG, DESCRIPTION)
+    given = given_flags(args)
+    settings = {
+        name: value for group in groups[1:] for name, value in vars(getattr(parsed, group[0])).items() if name in given
+    }
+    return Asked(parsed.choice, settings)
+
+
+def _settings(names: argparse.Namespace) -> list[tuple[str, Any, Any]]:
+    """The settings that a task and a model bring with them, the task's suggestions as defaults."""
+    settings = TASKS[names.task].settings
+    suggested = TASKS[names.task].build(settings())
+    known = suggested.suggestions()
+    sizes = {key: known[key] for key in Sizes.__dataclass_fields__ if key in known}
+    scale = names.scale if names.scale in ("smoke", "cpu", "paper") else "cpu"
+    groups: list[tuple[str, Any, Any]] = [
+        ("task_settings", settings, settings()),
+        ("training", TrainConfig, TrainConfig(**suggested.training(scale))),
         ("backend", Backend, Backend()),
     ]
-    everything = dataclasses.make_dataclass("Train", fields, frozen=True)
-    chosen: Any = parse(everything, args, PROG, DESCRIPTION)
-    settings = {**to_dict(chosen.sizes), **to_dict(chosen.model_options)}
-    model = model_config(choice.model, vocab_size=task.vocab_size, **settings)
-    return choice, RunConfig(choice.task, chosen.task_settings, model, chosen.training, choice.seed, chosen.backend)
+    if names.model is None:
+        return [*groups, ("sizes", Sizes, Sizes(**sizes))]
+    options = LAYERS[names.model].options
+    own = {key: value for key, value in known.items() if key in options.__dataclass_fields__}
+    return [*groups, ("sizes", Sizes, Sizes(**sizes)), ("model_options", options, options(**own))]
 
 
-def check_same_run(choice: Choice, config: RunConfig, args: Sequence[str]) -> None:
+def peek(args: Sequence[str]) -> argparse.Namespace:
+    """The names on a command line that decide which other settings there are."""
+    names = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    for name in ("--task", "--model", "--scale"):
+        names.add_argument(name, nargs="?")
+    names.add_argument("--layers", nargs="*", default=[])
+    return names.parse_known_args(list(args))[0]
+
+
+def layer_spec(text: str) -> LayerSpec:
+    """``mapwm:rank=4,learn_omega=false`` -> ("mapwm", {"rank": 4, "learn_omega": False})."""
+    name, _, rest = text.partition(":")
+    options: dict[str, Any] = {}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        require(bool(equals), f"A layer of a hybrid is NAME or NAME:OPTION=VALUE, not {text!r}.")
+        options[key.replace("-", "_")] = _value(value)
+    return name, options
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def check_same_run(folder: Path, asked: Asked) -> RunConfig:
     """A run goes on with the settings it was started with: others on the command line are refused, not ignored."""
-    _, started = RunFolder.open(choice.folder)
-    names = (started.task, started.model.layers[0].name, started.seed)
+    _, started = RunFolder.open(folder)
+    choice = asked.choice
+    same = choice.task in (None, started.task) and (choice.model in (None, started.model_name))
     require(
-        names == (choice.task, choice.model, choice.seed),
-        f"{choice.folder} holds a run of {names[1]} on {names[0]} with seed {names[2]}; name those to resume it.",
+        same and (choice.task is None or choice.seed == started.seed),
+        f"{folder} holds a run of {started.model_name} on {started.task} with seed {started.seed}; "
+        "name those to resume it.",
     )
-    own = {f"--{name}" for name in ("task", "model", "seed", "out", "resume")}
-    given = [arg.split("=")[0] for arg in args if arg.startswith("--") and arg.split("=")[0] not in own]
+    given = sorted(f"--{name.replace('_', '-')}" for name in asked.overrides)
     require(
-        not given or config == started,
-        f"{choice.folder} was started with other settings; resume it without {' '.join(given)}.",
+        not given or asked.compose() == started,
+        f"{folder} was started with other settings; resume it without {' '.join(given)}.",
     )
+    return started

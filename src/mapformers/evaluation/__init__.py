@@ -1,7 +1,7 @@
 """Evaluation: any model on any task and split."""
 
-from mapformers.evaluation.beside import scores_beside
-from mapformers.evaluation.evaluate import evaluate
+from mapformers.evaluation.evaluate import evaluate, evaluate_splits
 from mapformers.evaluation.grid import Grid, evaluate_grid
+from mapformers.evaluation.rule_baselines import player_scores
 
-__all__ = ["Grid", "evaluate", "evaluate_grid", "scores_beside"]
+__all__ = ["Grid", "evaluate", "evaluate_grid", "evaluate_splits", "player_scores"]

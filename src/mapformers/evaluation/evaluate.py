@@ -1,7 +1,7 @@
 """`evaluate`: measure anything that maps tokens to logits."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from mapformers.errors import require
-from mapformers.model import Decoder
-from mapformers.players import Player
 from mapformers.seeding import generator
 from mapformers.tasks import Metric, Task
 from mapformers.tasks.task import require_count
@@ -31,24 +29,30 @@ def evaluate(
     """The task's metrics on fresh sequences of a split; each is a float that knows its ``count``.
 
     ``model`` is any callable from tokens (B, L) to logits (B, L, vocab), or to an object with ``.logits``: ours, one
-    of `transformers`, a plain function, one of `mapformers.players`. The sequences depend on ``seed`` alone, not on
-    ``batch_size``. If any logit is NaN, so are all metrics: a diverged model has no score.
+    of `transformers`, a plain function, one of `mapformers.players`. Two attributes are asked for if it has them:
+    ``answer(batch)``, for what sees more than the tokens, and ``streams = True``, for a model that takes and returns a
+    state and so can be scored on answering from its own answers (``task.score_freely``).
+
+    The sequences depend on ``seed`` alone, not on ``batch_size``. If any logit is NaN, so are all metrics: a diverged
+    model has no score.
     """
     require_count("n_sequences", n_sequences)
     require_count("batch_size", 1 if batch_size is None else batch_size)
     stream = generator(seed, "evaluate")
     device = _device_of(model)
+    settings = task.split_settings(split)
+    answer = getattr(model, "answer", None)
     if batch_size is None:
-        length = task.sample(split, 1, generator(seed, "length")).tokens.shape[1]
+        length = task.sample(settings, 1, generator(seed, "length")).tokens.shape[1]
         batch_size = max(1, TOKENS_PER_BATCH * 64 // max(64, task.vocab_size) // length)
     scores: dict[str, list[Metric]] = {}
     with _evaluating(model):
         for start in range(0, n_sequences, batch_size):
-            batch = task.sample(split, min(batch_size, n_sequences - start), stream).to(device)
-            answer = model.answer(batch) if isinstance(model, Player) else model(batch.tokens)
-            logits = _logits(answer, batch.tokens, task)
+            batch = task.sample(settings, min(batch_size, n_sequences - start), stream).to(device)
+            output = model(batch.tokens) if answer is None else answer(batch)
+            logits = _logits(output, batch.tokens, task)
             found = task.score(logits, batch)
-            if isinstance(model, Decoder):
+            if getattr(model, "streams", False):
                 found |= task.score_freely(model, batch)
             diverged = bool(logits.isnan().any())  # NaN is the largest to argmax, which would score it as token 0
             for name, metric in found.items():
@@ -85,3 +89,20 @@ def _logits(output: Any, tokens: Tensor, task: Task[Any]) -> Tensor:
         f"not {tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__}.",
     )
     return logits
+
+
+def evaluate_splits(
+    model: Callable[[Tensor], Any],
+    task: Task[Any],
+    splits: Sequence[str] | None = None,
+    n_sequences: int = 512,
+    seed: int = 0,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Every metric of every split (all unless named), with its count, as plain data."""
+    return {
+        split: {
+            name: metric.to_dict()
+            for name, metric in evaluate(model, task, split, n_sequences=n_sequences, seed=seed).items()
+        }
+        for split in splits or list(task.splits)
+    }

@@ -1,4 +1,7 @@
-"""Players: answers by rule, with no learning. They say what a task can give to a model with a map, and without one.
+"""Players: rule-based baselines. A player answers by a rule, learns nothing, and is evaluated like a model.
+
+Players show what a score is worth. Some know the rules of the task and reach the best possible score. The
+others have no map, and show what a model can score without one.
 
 >>> import mapformers as mf
 >>> task = mf.build_task("navigation", dims=2, steps=16, grid=4)
@@ -16,7 +19,7 @@ from mapformers.players.player import Factory, Player, players_of, register_play
 from mapformers.players.simple import AtRandom, BestLag, Commonest, LastValue
 from mapformers.tasks import Task
 
-EVERYWHERE: dict[str, Factory] = {
+FOR_EVERY_TASK: dict[str, Factory] = {
     "commonest": Commonest,
     "last-value": LastValue,
     "best-lag": BestLag,
@@ -25,13 +28,13 @@ EVERYWHERE: dict[str, Factory] = {
 
 
 def names(task: Task[Any]) -> list[str]:
-    """The players there are for a task."""
-    return [*players_of(task), *EVERYWHERE]
+    """The names of the players that can play a task."""
+    return [*players_of(task), *FOR_EVERY_TASK]
 
 
 def build(name: str, task: Task[Any], split: str | Mapping[str, Any] = "iid") -> Player:
-    """A player for one split of a task: its rules may depend on the split, as the size of a torus does."""
-    known = {**players_of(task), **EVERYWHERE}
+    """A player for one split of a task. Its rules may depend on the split, such as the size of a torus."""
+    known = {**players_of(task), **FOR_EVERY_TASK}
     if name not in known:
         raise unknown(f"player of task {task.name!r}", name, known)
     return known[name](task, task.split_settings(split))

@@ -1,17 +1,18 @@
-"""A belief: one way a family may be, in which all who were met are someone for good. The logician keeps several."""
+"""A belief: one way the family may be, in which it is decided who everyone met is. The logician keeps several."""
 
 from collections.abc import Iterator
 
 from mapformers.players.kinship import NOBODY, UNKNOWN, Contradiction, Kinship
 
-# How likely somebody is one of those met who could be it. Measured with max_children 3, 4 and 10, siblings are it at
-# 0.61, 0.50 and 0.23, partners at 0.50, others at 0.05, 0.04 and 0.01; accuracy hardly depends on these numbers.
-PARTNER, STRANGER = 0.5, 0.02
-MOST = 0.98  # likely, at most, that it is any of those met, where it may be someone new
+# The probability that the person reached is one particular person met before. With max_children 3, 4 and 10 we measured
+# 0.61, 0.50 and 0.23 for a sibling, 0.50 for a partner, and 0.05, 0.04 and 0.01 for anyone else. The accuracy hardly
+# depends on these numbers.
+PARTNER_CHANCE, STRANGER_CHANCE = 0.5, 0.02
+MAX_CHANCE_MET = 0.98  # that it is anyone met before, if it can be somebody new
 
 
 class Belief(Kinship):
-    """A way things may be: people who have a name are all different persons."""
+    """One way the family may be. People with names are all different people."""
 
     def __init__(self, max_children: int):
         super().__init__()
@@ -21,76 +22,79 @@ class Belief(Kinship):
 
     @classmethod
     def of(cls, known: Kinship, here: int, max_children: int) -> "Belief":
-        """What is known, taken for all there is: where to begin again when the truth was dropped."""
+        """A belief in nothing but what is proved. The logician starts again from it when every belief was wrong."""
         belief = cls(max_children)
         belief.__dict__.update(known.copy().__dict__)
         belief.here = here
         return belief
 
     def met(self) -> Iterator[int]:
+        """The people met so far."""
         return (p for p, name in enumerate(self.name) if name != UNKNOWN and self.same[p] == p)
 
     def continuations(self) -> tuple[list["Belief"], "Belief | None"]:
-        """Whom the person reached, who has no name yet, may be: each of those met before, and someone new."""
+        """Who the person reached may be: one belief for each person met before, and one for somebody new."""
         again, total = [], 0.0
         for person in filter(self._could_be, self.met()):
             belief, chance = self.copy(), self._chance(person)
-            if belief._is_met(person):
+            if belief._assume_met(person):
                 belief.weight *= chance
                 again.append(belief)
                 total += chance
         new = self.copy()
-        may_be_new = new._is_new()
-        share = min(total, MOST) if may_be_new else 1.0
+        may_be_new = new._assume_new()
+        chance_met = min(total, MAX_CHANCE_MET) if may_be_new else 1.0
         for belief in again:
-            belief.weight *= share / total
-        new.weight *= 1 - share
+            belief.weight *= chance_met / total
+        new.weight *= 1 - chance_met
         return again, new if may_be_new else None
 
     def _could_be(self, person: int) -> bool:
-        """What is cheap to see: generation and sex."""
+        """A quick test: the generation and the sex must fit."""
         sexes = {self.sex[person], self.sex[self.here]} - {UNKNOWN}
         return self.generation[person] == self.generation[self.here] and len(sexes) < 2
 
     def _chance(self, person: int) -> float:
-        if self._shares(self.home, person):
+        if self._same_couple(self.parents, person):
             return min(0.5, 2 / self.max_children)
-        return PARTNER if self._shares(self.bond, person) else STRANGER
+        return PARTNER_CHANCE if self._same_couple(self.marriage, person) else STRANGER_CHANCE
 
-    def _shares(self, couple: list[int], person: int) -> bool:
-        """Whether someone has the same home, or bond, as the person reached."""
-        theirs = self.find_couple(couple[person])
-        return theirs != UNKNOWN and theirs == self.find_couple(couple[self.here])
+    def _same_couple(self, couple_of: list[int], person: int) -> bool:
+        """Whether a person has the same parents, or is in the same marriage, as the person reached."""
+        theirs = self.find_couple(couple_of[person])
+        return theirs != UNKNOWN and theirs == self.find_couple(couple_of[self.here])
 
-    def leads(self, relation: int) -> bool:
-        """Follow a relation; whether that can be."""
+    def can_follow(self, relation: int) -> bool:
+        """Follow a relation; False if that is impossible."""
         try:
             self.here = self.follow(self.here, relation)
         except Contradiction:
             return False
         return True
 
-    def _is_met(self, person: int) -> bool:
-        """Take the person reached to be one who was met; whether that can be."""
+    def _assume_met(self, person: int) -> bool:
+        """Assume that the person reached is one who was met; False if that is impossible."""
         try:
             self.identify(person, self.here)
         except Contradiction:
             return False
         self.here = self.find(person)
-        return self._sound()
+        return self._is_consistent()
 
-    def _is_new(self) -> bool:
-        """Take the person reached to be none of those met, so two in one bond are its two partners; whether that can
-        be."""
-        partners = [person for person in self.met() if self._shares(self.bond, person)]
-        siblings = [person for person in self.met() if self._shares(self.home, person)]
+    def _assume_new(self) -> bool:
+        """Assume that the person reached is somebody new; False if that is impossible.
+
+        Then anyone in the same marriage is the spouse.
+        """
+        partners = [person for person in self.met() if self._same_couple(self.marriage, person)]
+        siblings = [person for person in self.met() if self._same_couple(self.parents, person)]
         try:
             for person in partners:
-                self.wed(person, self.here)
+                self.marry(person, self.here)
         except Contradiction:
             return False
         self.here = self.find(self.here)
-        return len(siblings) < self.max_children and self._sound()
+        return len(siblings) < self.max_children and self._is_consistent()
 
     def _merge(self, one: int, other: int) -> None:
         one, other = self.find(one), self.find(other)
@@ -98,9 +102,12 @@ class Belief(Kinship):
             raise Contradiction
         super()._merge(one, other)
 
-    def _sound(self) -> bool:
-        """No one has too many siblings in a row or is their own, siblings are not married, no one is older than the
-        oldest."""
+    def _is_consistent(self) -> bool:
+        """Whether this can be a family.
+
+        Nobody has too many siblings or is their own sibling, siblings are not married, and the oldest child has no
+        older sibling.
+        """
         for person, root in enumerate(self.same):
             if person != root:
                 continue
@@ -111,8 +118,8 @@ class Belief(Kinship):
                     return False
             if self.spouse[person] != NOBODY:
                 spouse = self.find(self.spouse[person])
-                home = self.find_couple(self.home[person])
-                if spouse == person or (home != UNKNOWN and home == self.find_couple(self.home[spouse])):
+                parents = self.find_couple(self.parents[person])
+                if spouse == person or (parents != UNKNOWN and parents == self.find_couple(self.parents[spouse])):
                     return False
         return all(
             child == NOBODY or couple != root or self.older[self.find(child)] == NOBODY

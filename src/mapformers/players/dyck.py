@@ -1,4 +1,4 @@
-"""Players of `dyck`: with a stack, with the chances too, with the last bracket alone, with a bag of brackets."""
+"""Players of `dyck`: a stack, a stack with exact probabilities, the last bracket only, and counts only."""
 
 from typing import Any
 
@@ -6,21 +6,24 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import require
-from mapformers.players.player import SURE, Player, register_player
+from mapformers.players.player import CERTAIN_LOGIT, Player, register_player
 from mapformers.tasks import Task
 from mapformers.tasks.dyck_sampler import opening_chances, place_of
 
 
 class StackKeeper(Player):
-    """Pushes what is opened, pops what is closed; all openers and the closer of the top may follow, all alike."""
+    """Keeps a stack. All openers and the closer of the top may follow, and all get the same logit."""
 
     def __call__(self, tokens: Tensor) -> Tensor:
         closes = closable(tokens, self.settings.types)
-        return torch.where(torch.cat((torch.ones_like(closes), closes), dim=2), SURE, -SURE)
+        return torch.where(torch.cat((torch.ones_like(closes), closes), dim=2), CERTAIN_LOGIT, -CERTAIN_LOGIT)
 
 
 class Bayes(Player):
-    """The chances of the next token, given the tokens, the length and the depth: the least cross-entropy there is."""
+    """The exact probabilities of the next token, given the tokens, the length and the depth.
+
+    No predictor has a smaller expected cross-entropy.
+    """
 
     def __init__(self, task: Task[Any], settings: Any):
         super().__init__(task, settings)
@@ -39,17 +42,17 @@ class Bayes(Player):
 
 
 class LastBracket(Player):
-    """What may follow a bracket seen alone (the table of C.2): its own closer if it opens, no closer if it closes."""
+    """Sees only the last bracket (the table of C.2). After an opener its closer may follow; after a closer, none."""
 
     def __call__(self, tokens: Tensor) -> Tensor:
         closes = tokens.unsqueeze(2) == torch.arange(self.settings.types)
-        return torch.where(torch.cat((torch.ones_like(closes), closes), dim=2), SURE, -SURE)
+        return torch.where(torch.cat((torch.ones_like(closes), closes), dim=2), CERTAIN_LOGIT, -CERTAIN_LOGIT)
 
 
 class Counting(LastBracket):
-    """No order, only how many of each type are open: after a closer, the type with most of them is its guess.
+    """Counts the open brackets of each type, but not their order. After a closer it guesses the commonest open type.
 
-    A guess less likely than the openers costs no precision when it is wrong, so F1 is high without a stack.
+    The guess is less likely than the openers. So a wrong guess costs no precision, and F1 is high without a stack.
     """
 
     def __call__(self, tokens: Tensor) -> Tensor:
@@ -62,7 +65,7 @@ class Counting(LastBracket):
 
 
 def closable(tokens: Tensor, types: int) -> Tensor:
-    """Which type may be closed after each token, (B, L) -> (B, L, types) bool: the top of a stack, kept by hand."""
+    """Which type may be closed after each token, by an explicit stack: (B, L) -> (B, L, types) bool."""
     rows = []
     for sequence in tokens.tolist():
         stack: list[int] = []

@@ -1,12 +1,12 @@
-"""The logician: what can be known of a walk among relatives from its tokens alone, and the best guess at the rest.
+"""The logician: a player of `family-tree` that sees only tokens. It proves what it can, and guesses the rest.
 
-A relation leads for *certain* to someone met before when the axioms of kinship say so (:mod:`.kinship`), whatever the
-names. Otherwise it is a guess: whoever goes up to a mother and down to her oldest child is either back or with an older
-sibling. Then the logician keeps a few beliefs, each a family in which everyone met is someone or other for good,
-weighs them by how likely they are and drops those that names contradict; together they vote. A belief is not asked
-how likely somebody new is, since meetings with new people are not scored.
+A meeting is *certain* if the axioms of kinship (:mod:`.kinship`) prove that the person was met before, without the help
+of names. Otherwise the logician guesses. For example, the oldest child of a person's mother is either that person or an
+older sibling. So the logician keeps a few beliefs. Each belief is a family in which it is decided who everyone met is.
+Beliefs have weights, names rule some of them out, and the rest vote. Beliefs in somebody new do not vote, because
+meetings with new people are not scored.
 
-Its accuracy is the ceiling printed beside results on ``trees="fresh"``.
+Its accuracy is printed with every result on ``trees="fresh"``.
 """
 
 import itertools
@@ -29,36 +29,36 @@ from mapformers.tasks.family import RELATIONS
 from mapformers.tasks.family_tree import FamilySettings
 from mapformers.tasks.task import Batch, Metric, Task, build_task
 
-BELIEFS = 8  # 32 are no better
+MAX_BELIEFS = 8  # 32 are no better
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """What the logician knows of the scored targets, and how often it is right."""
+    """How many scored targets are certain to the logician, and how often it is right."""
 
-    certain: Metric  # share of scored targets that follow for certain
+    certain: Metric  # fraction of the scored targets that are certain
     right_if_certain: Metric
     right_if_guessed: Metric
     accuracy: Metric
 
 
 class Logician(Player):
-    """Sees only tokens. What is not asked of it (the next relation) it answers with token 0.
+    """Sees only tokens. It answers token 0 where a relation follows, since that is not scored.
 
-    Answers are right or wrong as they come; :meth:`certainty` says how many of them were certain.
+    The logits do not show which answers are certain; :meth:`certainty` does.
     """
 
     settings: FamilySettings
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        return self.certain(self.play(tokens)[0])
+        return self.certain_logits(self.play(tokens)[0])
 
     def play(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """The answers and which of them are certain, (B, L) each."""
+        """The answers, and whether each of them is certain: (B, L) each."""
         answers, certain = torch.zeros_like(tokens), torch.zeros_like(tokens, dtype=torch.bool)
         for row, sequence in enumerate(tokens.tolist()):
             require(
-                all((token < len(RELATIONS)) == (place % 2 == 0) for place, token in enumerate(sequence)),
+                all((token < len(RELATIONS)) == (index % 2 == 0) for index, token in enumerate(sequence)),
                 "The logician reads a relation, a name, a relation, a name …; these tokens are something else.",
             )
             try:
@@ -69,48 +69,50 @@ class Logician(Player):
         return answers, certain
 
     def certainty(self, batch: Batch) -> Certainty:
+        """How many scored targets of a batch are certain, and how often the answers are right."""
         answers, certain = self.play(batch.tokens)
         right, scored = answers == batch.targets, batch.score_mask
         return Certainty(
-            certain=Metric.share(certain, scored),
-            right_if_certain=Metric.share(right, scored & certain),
-            right_if_guessed=Metric.share(right, scored & ~certain),
-            accuracy=Metric.share(right, scored),
+            certain=Metric.fraction(certain, scored),
+            right_if_certain=Metric.fraction(right, scored & certain),
+            right_if_guessed=Metric.fraction(right, scored & ~certain),
+            accuracy=Metric.fraction(right, scored),
         )
 
     def _follow(self, sequence: list[int]) -> Iterator[tuple[int, bool]]:
-        """For every relation the name it should lead to, and whether that is certain."""
-        logic, here = Kinship(), 0
+        """For every relation, the name to which it should lead, and whether that is certain."""
+        proved, here = Kinship(), 0
         beliefs = [Belief(self.settings.max_children)]
-        for place in range(0, len(sequence), 2):
-            here = logic.follow(here, sequence[place])
+        for index in range(0, len(sequence), 2):
+            here = proved.follow(here, sequence[index])
             votes: defaultdict[int, float] = defaultdict(float)
-            ways: list[Belief] = []
-            strangers: list[Belief] = []
-            for belief in [belief for belief in beliefs if belief.leads(sequence[place])]:
+            met_before: list[Belief] = []
+            somebody_new: list[Belief] = []
+            for belief in [belief for belief in beliefs if belief.can_follow(sequence[index])]:
                 again, new = ([belief], None) if belief.name[belief.here] != UNKNOWN else belief.continuations()
                 for way in again:
                     votes[way.name[way.here]] += way.weight
-                ways += again
-                strangers += [new] if new else []
-            known = logic.name[here]
+                met_before += again
+                somebody_new += [new] if new else []
+            known = proved.name[here]
             guess = max(votes, key=votes.__getitem__, default=len(RELATIONS))
             yield (guess, False) if known == UNKNOWN else (known, True)
-            if place + 1 < len(sequence):
-                seen = sequence[place + 1]
+            if index + 1 < len(sequence):
+                seen = sequence[index + 1]
                 if known not in (UNKNOWN, seen):
                     raise Contradiction
-                logic.name[here] = seen
-                beliefs = self._weigh(ways, strangers, seen) or [Belief.of(logic, here, self.settings.max_children)]
+                proved.name[here] = seen
+                beliefs = self._weigh(met_before, somebody_new, seen)
+                beliefs = beliefs or [Belief.of(proved, here, self.settings.max_children)]
 
-    def _weigh(self, ways: list[Belief], strangers: list[Belief], seen: int) -> list[Belief]:
-        """The likeliest beliefs, once the name is seen: anyone new has it with 1/n_names."""
-        kept = [belief for belief in ways if belief.name[belief.here] == seen]
-        for belief in strangers:
+    def _weigh(self, met_before: list[Belief], somebody_new: list[Belief], seen: int) -> list[Belief]:
+        """The most likely beliefs, given the name that was seen. Somebody new has it with probability 1/n_names."""
+        kept = [belief for belief in met_before if belief.name[belief.here] == seen]
+        for belief in somebody_new:
             belief.name[belief.here] = seen
             belief.weight /= self.settings.n_names
             kept.append(belief)
-        kept = sorted(kept, key=lambda belief: -belief.weight)[:BELIEFS]
+        kept = sorted(kept, key=lambda belief: -belief.weight)[:MAX_BELIEFS]
         total = sum(belief.weight for belief in kept)
         for belief in kept:
             belief.weight /= total
@@ -120,13 +122,13 @@ class Logician(Player):
 def certainty(
     task: Task[Any], split: str | Mapping[str, Any] = "iid", *, n_sequences: int = 512, seed: int = 0
 ) -> Certainty:
-    """The logician's figures on the sequences that ``mf.evaluate`` takes with the same seed."""
+    """The logician's figures on the sequences that ``mf.evaluate`` draws with the same seed."""
     batch = task.sample(split, n_sequences, generator(seed, "evaluate"))
     return Logician(task, task.split_settings(split)).certainty(batch)
 
 
-def certainty_table(n_sequences: int = 512, most_people: float = 1e5) -> str:
-    """The figures of :func:`certainty` in Markdown, beside those of the players without and with more knowledge.
+def certainty_table(n_sequences: int = 512, max_people: float = 1e5) -> str:
+    """The figures of :func:`certainty` as a Markdown table, with those of `locator` (knows more) and `best-lag` (less).
 
     python -c "from mapformers.players.logician import certainty_table; print(certainty_table())"
     """
@@ -137,13 +139,13 @@ def certainty_table(n_sequences: int = 512, most_people: float = 1e5) -> str:
     for trees, max_children in itertools.product(("fresh", "fixed"), (3, 4, 10)):
         task = build_task("family-tree", trees=trees, max_children=max_children)
         for split in task.splits:
-            if task.split_settings(split).rules().expected_people() <= most_people:
+            if task.split_settings(split).rules().expected_people() <= max_people:
                 lines.append(certainty_row(task, split, n_sequences))
     return "\n".join(lines)
 
 
 def certainty_row(task: Task[Any], split: str, n_sequences: int = 512) -> str:
-    """One line of that table."""
+    """One line of :func:`certainty_table`."""
     settings = task.split_settings(split)
     found = certainty(task, split, n_sequences=n_sequences)
     batch = task.sample(split, n_sequences, generator(0, "evaluate"))

@@ -1,4 +1,4 @@
-"""What a player is: it answers by a rule, without learning, and is measured like any model."""
+"""The base class of players, and their registry. A player is a rule-based baseline that is evaluated like a model."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,26 +9,26 @@ from torch import Tensor
 
 from mapformers.tasks import Batch, Task
 
-SURE = 100.0  # logit of a certain answer: softmax gives it all
+CERTAIN_LOGIT = 100.0  # the softmax gives such an answer all the probability
 
 
 class Player(ABC):
-    """Maps tokens (B, L) to logits (B, L, vocab), as a model does."""
+    """Maps tokens (B, L) to logits (B, L, vocab), as a model does. It is built for the settings of one split."""
 
     def __init__(self, task: Task[Any], settings: Any):
         self.task, self.settings = task, settings
 
     @abstractmethod
     def __call__(self, tokens: Tensor) -> Tensor:
-        """The answer from tokens alone."""
+        """The logits, from the tokens alone."""
 
     def answer(self, batch: Batch) -> Tensor:
-        """What is measured. A player that sees more than the tokens reads it from ``batch.info`` here."""
+        """The logits that `mf.evaluate` scores. A player that sees more than the tokens reads ``batch.info`` here."""
         return self(batch.tokens)
 
-    def certain(self, answers: Tensor) -> Tensor:
-        """Logits of one certain answer per position, (B, L) -> (B, L, vocab)."""
-        return torch.zeros(*answers.shape, self.task.vocab_size).scatter_(2, answers.unsqueeze(2), SURE)
+    def certain_logits(self, answers: Tensor) -> Tensor:
+        """The logits of one certain answer per position: (B, L) -> (B, L, vocab)."""
+        return torch.zeros(*answers.shape, self.task.vocab_size).scatter_(2, answers.unsqueeze(2), CERTAIN_LOGIT)
 
 
 Factory = Callable[[Task[Any], Any], Player]
@@ -36,10 +36,10 @@ _BY_TASK: dict[str, dict[str, Factory]] = {}
 
 
 def register_player(name: str, task: str, build: Factory) -> None:
-    """Make a player known among those of a task."""
+    """Make a player of one task known by name."""
     _BY_TASK.setdefault(task, {})[name] = build
 
 
 def players_of(task: Task[Any]) -> dict[str, Factory]:
-    """The players made for one task, by name."""
+    """name -> player, for the players made for one task."""
     return _BY_TASK.get(task.name, {})

@@ -1,4 +1,4 @@
-"""The perfect player of `selective-copy`: notes the symbols as they come and says them in order when asked."""
+"""The perfect player of `selective-copy`: it remembers the symbols and gives them in order after the separator."""
 
 import torch
 from torch import Tensor
@@ -8,9 +8,9 @@ from mapformers.tasks.selective_copy import SelectiveCopy
 
 
 class Copier(Player):
-    """Sees only tokens; before the separator, and when it has said all, it answers "blank".
+    """Sees only tokens. Before the separator, and after the last symbol, it answers "blank".
 
-    It counts what it has said and does not read it, so it is as right when it runs freely.
+    It counts its answers and does not read them, so it makes no mistake in a free run either.
     """
 
     task: SelectiveCopy
@@ -20,10 +20,10 @@ class Copier(Player):
         answers = torch.full_like(tokens, blank)
         for row, sequence in enumerate(tokens.tolist()):
             if separator in sequence:
-                asked = sequence.index(separator)
-                noted = [token for token in sequence[:asked] if token != blank][: len(sequence) - asked]
-                answers[row, asked : asked + len(noted)] = torch.tensor(noted, dtype=tokens.dtype)
-        return self.certain(answers)
+                begin = sequence.index(separator)
+                symbols = [token for token in sequence[:begin] if token != blank][: len(sequence) - begin]
+                answers[row, begin : begin + len(symbols)] = torch.tensor(symbols, dtype=tokens.dtype)
+        return self.certain_logits(answers)
 
 
 register_player("perfect", "selective-copy", Copier)

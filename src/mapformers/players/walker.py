@@ -1,4 +1,4 @@
-"""The perfect player of walks: follows the actions on a map of its own and remembers what lies where."""
+"""The perfect player of `navigation`: it follows the actions on a map of its own and remembers what each cell holds."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from mapformers.tasks.walk import WalkTask
 
 
 class Walker(Player):
-    """Knows the rules of the world and sees only tokens; where nothing is known it answers "empty" or token 0."""
+    """Sees only tokens and knows the rules of the world. At a new place it answers "empty" or, without one, token 0."""
 
     task: WalkTask[object]
 
@@ -22,7 +22,7 @@ class Walker(Player):
                 answers[row, 2 * time] = remembered.get(place, unknown)
                 if time < len(seen):
                     remembered[place] = seen[time]
-        return self.certain(answers)
+        return self.certain_logits(answers)
 
 
 register_player("perfect", "navigation", Walker)

@@ -1,17 +1,28 @@
-"""Recipes: one file per table or figure of the paper. Importing a file registers it; this is the list."""
+"""Recipes: one file per table or figure. A recipe is cells to run, what is measured of each, and views of the record.
 
-from mapformers.recipes import held_still, mapem, mixers, non_commuting, table2, table_ssm
-from mapformers.recipes.recipe import RECIPES, Recipe, Row, register_recipe
+A file whose first line names a recipe is found by itself (`registry.py`) and imported when it is asked for.
+"""
+
+from mapformers.recipes.collect import Collected, collect
+from mapformers.recipes.measures import Curve, GridMeasure, Measure, Splits
+from mapformers.recipes.recipe import RECIPES, Cell, Recipe, Row, register_recipe
+from mapformers.recipes.views import BarView, CurveView, GridView, TableView, View
 
 __all__ = [
     "RECIPES",
+    "BarView",
+    "Cell",
+    "Collected",
+    "Curve",
+    "CurveView",
+    "GridMeasure",
+    "GridView",
+    "Measure",
     "Recipe",
     "Row",
-    "held_still",
-    "mapem",
-    "mixers",
-    "non_commuting",
+    "Splits",
+    "TableView",
+    "View",
+    "collect",
     "register_recipe",
-    "table2",
-    "table_ssm",
 ]

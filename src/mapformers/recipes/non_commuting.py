@@ -1,19 +1,19 @@
-"""Ours: walks on a dihedral group, whose actions do not commute (D.2); rotations of a plane cannot hold its map."""
+"""`non-commuting`: walks on the dihedral group of the 16-gon, whose actions do not commute (ours; D.2)."""
 
+from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
-from mapformers.recipes.table2 import BASELINE_TRAINING, DENSE, IID, SPARSE
+from mapformers.recipes.table2 import BASELINE, DENSE, IID, SPARSE
+from mapformers.recipes.views import CurveView, TableView
 
 STRUCTURE = {"attend": "s"}
 
 NON_COMMUTING = register_recipe(
     Recipe(
         name="non-commuting",
-        summary="Walks on the dihedral group of the 16-gon: maps that commute against maps that do not (ours).",
         task="graph",
         worlds={"dihedral": {"world": "dihedral", "steps": 64}},
-        splits={IID: "IID", DENSE: "OOD-dense", SPARSE: "OOD-sparse"},
         rows=(
-            Row("RoPE", "rope", {}, BASELINE_TRAINING),
+            Row("RoPE", "rope", BASELINE),
             Row("MapWM", "mapwm", {"rank": 3}),
             Row("MapEM-os", "mapem", {"rank": 3}),
             Row("MapEM-s", "mapem", {"rank": 3, **STRUCTURE}),
@@ -21,7 +21,9 @@ NON_COMMUTING = register_recipe(
             Row("MapEM-NC-4-os", "mapem-nc"),
             Row("MapEM-NC-4-s", "mapem-nc", STRUCTURE),
         ),
-        paper={},
-        curves=True,
+        measures=(Splits({IID: "IID", DENSE: "OOD-dense", SPARSE: "OOD-sparse"}), Curve()),
+        views=(TableView(), CurveView()),
+        finding="On iid sequences MapWM, whose movements commute, recalls {MapWM | dihedral | iid}, MapWM-NC, whose "
+        "movements need not, {MapWM-NC-4 | dihedral | iid}.",
     )
 )

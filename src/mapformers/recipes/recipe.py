@@ -1,43 +1,116 @@
-"""What a recipe is: the rows and columns of a table, the paper's figures, and the runs that fill it."""
+"""What a recipe is: cells to run, what is measured of each, and how the record of it is shown."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mapformers.config import from_dict, to_dict
-from mapformers.errors import unknown
-from mapformers.model import model_config, suggested_settings
-from mapformers.registry import Registry
-from mapformers.tasks import TASKS
-from mapformers.training.config import TrainConfig
-from mapformers.training.run import RunConfig
+from mapformers import registry
+from mapformers.errors import require, unknown
+from mapformers.model import LayerSpec
+from mapformers.recipes.measures import Measure, Splits
+from mapformers.runs.config import RunConfig, Scale
+
+if TYPE_CHECKING:
+    from mapformers.recipes.views import View
 
 Paper = tuple[float, float]  # mean and ± as printed
+Key = tuple[str, str, int, str]  # row, world, seed, swept settings as text
 
 
 @dataclass(frozen=True)
 class Row:
-    """A model of the table: a registered name, its sizes and options, and training settings of its own."""
+    """A model of the table: a registered name (or the layers of a hybrid), and settings of its own.
+
+    ``settings`` are whatever :meth:`RunConfig.compose` takes by name: ``{"rank": 2, "lr": 1e-3}``.
+    """
 
     label: str
-    model: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    train: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    layers: Sequence[LayerSpec] | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a recipe: a row in a world with a seed, at one value of each swept setting."""
+
+    recipe: "Recipe"
+    row: Row
+    world: str
+    seed: int
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        return self.row.label, self.world, self.seed, sweep_text(self.sweep)
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return f"{line_label(self.row.label, self.sweep)}, {self.world}, seed {self.seed}"
+
+    def config(self, scale: Scale) -> RunConfig:
+        """The run behind it; a row's settings go over the world's, and swept ones over both."""
+        settings = {**self.recipe.worlds[self.world], **self.row.settings, **self.sweep}
+        return RunConfig.compose(
+            self.recipe.task, self.row.model, scale, layers=self.row.layers, seed=self.seed, **settings
+        )
+
+    def to_dict(self, scale: Scale) -> dict[str, Any]:
+        """What cell.json in its run folder says, and all a worker needs to know."""
+        return {
+            "recipe": self.recipe.name,
+            "scale": scale,
+            "row": self.row.label,
+            "world": self.world,
+            "seed": self.seed,
+            "sweep": dict(self.sweep),
+        }
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table: every row is trained once per world and seed, and measured on the splits of that world."""
+    """Every row is trained once per world, seed and combination of swept settings.
+
+    ``worlds``    name -> settings of the task.
+    ``measures``  what is kept of each finished run.
+    ``views``     how the record of all runs is shown.
+    ``sweep``     settings and the values each of them takes, crossed with rows and worlds.
+    ``paper``     (line of the table, world, split) -> the figure that the paper prints.
+    ``finding``   one sentence on the result; ``{row | world | split}`` stands for a measured figure.
+    ``summary``   the first line of its file, unless given.
+    """
 
     name: str
-    summary: str
     task: str
     worlds: Mapping[str, Mapping[str, Any]]
-    splits: Mapping[str, str]  # split -> column heading
     rows: Sequence[Row]
-    paper: Mapping[tuple[str, str, str], Paper]  # (row, world, split) -> the printed figure
-    metric: str = "accuracy"
-    curves: bool = False  # whether the documents show how each run learned
+    measures: Sequence[Measure]
+    views: "Sequence[View]"
+    sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    paper: Mapping[tuple[str, str, str], Paper] = field(default_factory=dict)
+    finding: str = ""
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        require(bool(re.fullmatch(r"[\w-]+", self.name)), f"A recipe is named by one word, not {self.name!r}.")
+        for what, names in (("rows", [row.label for row in self.rows]), ("measures", [m.name for m in self.measures])):
+            require(len(names) == len(set(names)), f"Two {what} of recipe {self.name!r} have the same name.")
+        for setting, values in self.sweep.items():
+            require(len(values) > 0, f"Recipe {self.name!r} sweeps {setting} over no values; give at least one.")
+
+    @property
+    def splits(self) -> Mapping[str, str]:
+        """split -> heading, of the splits that are measured."""
+        return next((measure.headings for measure in self.measures if isinstance(measure, Splits)), {})
+
+    @property
+    def metric(self) -> str:
+        """What is measured on the splits."""
+        return next((measure.metric for measure in self.measures if isinstance(measure, Splits)), "accuracy")
 
     def row(self, label: str) -> Row:
         for row in self.rows:
@@ -45,21 +118,46 @@ class Recipe:
                 return row
         raise unknown(f"row of {self.name!r}", label, [row.label for row in self.rows])
 
-    def run_config(self, row: Row, world: str, seed: int, scale: str) -> RunConfig:
-        """The run behind one cell of the table."""
-        entry = TASKS[self.task]
-        settings: Any = from_dict(entry.settings, self.worlds[world])
-        task = entry.build(settings)
-        options = {**suggested_settings(row.model, task.suggestions()), **row.options}
-        model = model_config(row.model, vocab_size=task.vocab_size, **options)
-        train = from_dict(TrainConfig, {**to_dict(task.training(scale)), **row.train})
-        return RunConfig(self.task, settings, model, train, seed)
+    def cell(self, label: str, world: str, seed: int = 0, **sweep: Any) -> Cell:
+        """One cell by name."""
+        if world not in self.worlds:
+            raise unknown(f"world of {self.name!r}", world, self.worlds)
+        swept = sorted(sweep) == sorted(self.sweep)
+        require(swept, f"A cell of {self.name!r} is at one value of each of: {', '.join(self.sweep) or 'nothing'}.")
+        return Cell(self, self.row(label), world, seed, {name: sweep[name] for name in self.sweep})
+
+    def cells(self, rows: Sequence[Row] | None = None, seeds: int = 1) -> Iterator[Cell]:
+        """Every cell of some rows (all unless given), seed by seed."""
+        for seed in range(seeds):
+            for world in self.worlds:
+                for row in self.rows if rows is None else rows:
+                    for sweep in self.swept():
+                        yield Cell(self, row, world, seed, sweep)
+
+    def swept(self) -> list[dict[str, Any]]:
+        """Every combination of swept settings; a single empty one where nothing is swept."""
+        return [dict(zip(self.sweep, values)) for values in itertools.product(*self.sweep.values())]
+
+    def lines(self) -> list[str]:
+        """The lines of its table: rows, each at every combination of swept settings."""
+        return [line_label(row.label, sweep) for row in self.rows for sweep in self.swept()]
 
 
-RECIPES: Registry[Recipe] = Registry("recipe")
+def line_label(row: str, sweep: Mapping[str, Any]) -> str:
+    """``MapWM, head_dim=16``: a row and where in a sweep it is."""
+    return ", ".join([row, *(f"{name}={value}" for name, value in sweep.items())])
+
+
+def sweep_text(sweep: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in sorted(sweep.items()))
+
+
+RECIPES: registry.Registry[Recipe] = registry.RECIPES
 
 
 def register_recipe(recipe: Recipe) -> Recipe:
-    """Make a recipe known by name."""
+    """Make a recipe known by name; its summary is that of its file unless it has one of its own."""
+    if not recipe.summary and recipe.name in RECIPES:
+        recipe = dataclasses.replace(recipe, summary=RECIPES.summary(recipe.name))
     RECIPES.add(recipe.name, recipe)
     return recipe

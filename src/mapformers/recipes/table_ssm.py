@@ -1,8 +1,10 @@
-"""The table of A.6: state-space models on 2D navigation with 32 steps; MAmPa as written, and as it learns best."""
+"""`table-ssm`: state-space models on 2D navigation with 32 steps (A.6)."""
 
-from mapformers.mixers.mampa import LITERAL
+from mapformers.layers.mampa import LITERAL
+from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.recipe import Paper, Recipe, Row, register_recipe
-from mapformers.recipes.table2 import BASELINE_TRAINING, DENSE, IID, SPARSE
+from mapformers.recipes.table2 import BASELINE, DENSE, IID, SPARSE
+from mapformers.recipes.views import CurveView, TableView
 
 WORLD = "2D, 32 steps"
 PERFECT = ((1.00, 0.00),) * 3
@@ -16,23 +18,24 @@ PRINTED: dict[str, tuple[Paper, ...]] = {
 TABLE_SSM = register_recipe(
     Recipe(
         name="table-ssm",
-        summary="State-space models on 2D navigation with 32 steps (A.6).",
         task="navigation",
         worlds={WORLD: {"dims": 2, "steps": 32}},
-        splits={IID: "IID", DENSE: "OOD-dense", SPARSE: "OOD-sparse"},
         rows=(
-            Row("Mamba", "mamba", {"d_state": 32}, BASELINE_TRAINING),
-            Row("MAmPa, literal", "mampa", LITERAL, BASELINE_TRAINING),
+            Row("Mamba", "mamba", {"d_state": 32, **BASELINE}),
+            Row("MAmPa, literal", "mampa", {**LITERAL, **BASELINE}),
             Row("MAmPa", "mampa"),
             Row("MapWM", "mapwm"),
             Row("MapEM-os", "mapem"),
             Row("MapEM-s", "mapem", {"attend": "s"}),
         ),
+        measures=(Splits({IID: "IID", DENSE: "OOD-dense", SPARSE: "OOD-sparse"}), Curve()),
+        views=(TableView(), CurveView()),
         paper={
             (row, WORLD, split): figure
             for row, figures in PRINTED.items()
             for split, figure in zip((IID, DENSE, SPARSE), figures)
         },
-        curves=True,
+        finding=f"On fresh iid sequences Mamba recalls {{Mamba | {WORLD} | iid}}, MAmPa {{MAmPa | {WORLD} | iid}} and "
+        f"MapWM {{MapWM | {WORLD} | iid}}.",
     )
 )

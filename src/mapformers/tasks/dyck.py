@@ -1,8 +1,8 @@
-"""`dyck`: nested brackets of several types; which tokens may come next? (paper, sec. 3.3, 4.3, B.4 and C.2)
+"""`dyck`: nested brackets of several types; predict which brackets may come next (sec. 3.3, 4.3, B.4, C.2).
 
-A sequence has exactly ``length`` brackets, closes them all, and is exactly ``depth`` deep where it is deepest; all such
-sequences are equally likely. After every bracket: what may follow? Any opener, and the closer of the bracket that was
-opened last. There is no token before the first bracket, so the first one is never asked for.
+A sequence has exactly ``length`` brackets, closes all of them, and has exactly ``depth`` as its greatest depth. It is
+drawn uniformly at random among all such sequences. After every bracket the model predicts what may follow: any opener,
+and the closer of the innermost open bracket. The first bracket is not predicted, because no token comes before it.
 """
 
 import math
@@ -18,27 +18,26 @@ from mapformers.errors import require
 from mapformers.tasks.dyck_sampler import draw_depths, occupancy, opening_chances
 from mapformers.tasks.task import Batch, Metric, Task, register_task, require_names
 from mapformers.tasks.walk import choice
-from mapformers.training.config import TrainConfig
 
 Loss = Literal["valid-set", "next-token"]
 
 BRACKETS = ["()", "[]", "{}", "<>"]
-MOST_COUNTED = 2**36  # length² · depth: what it takes to count all nestings, whose number has about length bits
-COLUMNS = 64  # of a drawing
+MAX_COUNTING_WORK = 2**36  # length² · depth: the work to count all nestings, since their number has about length bits
+BRACKETS_PER_LINE = 64  # in the text of `show`
 
 
 @dataclass(frozen=True)
 class DyckSettings:
-    """The distribution of sequences, and what is learned from them."""
+    """The distribution of one split, and the loss."""
 
     length: int = 32
-    """Brackets in a sequence; an even number."""
+    """Number of brackets in a sequence, which must be even."""
     depth: int = 4
-    """How deep a sequence is nested where it is deepest, exactly; at most half the length."""
+    """Greatest depth of every sequence; at most half the length."""
     types: int = 2
-    """Types of brackets."""
+    """Number of bracket types."""
     loss: Loss = "valid-set"
-    """valid-set: every token that may follow, each for itself; next-token: the one that does."""
+    """What the model predicts. valid-set: all tokens that may follow; next-token: the one that follows."""
 
     def __post_init__(self) -> None:
         for name, least in (("length", 2), ("depth", 1), ("types", 1)):
@@ -50,15 +49,15 @@ class DyckSettings:
             f"A depth of {self.depth} needs a length of at least {2 * self.depth}, not {self.length}.",
         )
         require(
-            self.length**2 * self.depth <= MOST_COUNTED,
+            self.length**2 * self.depth <= MAX_COUNTING_WORK,
             f"Sequences of length {self.length} and depth {self.depth} take too long to count: choose a length of "
-            f"at most {math.isqrt(MOST_COUNTED // self.depth)} or a smaller depth.",
+            f"at most {math.isqrt(MAX_COUNTING_WORK // self.depth)} or a smaller depth.",
         )
         require(self.loss in get_args(Loss), f"loss must be one of {', '.join(get_args(Loss))}, not {self.loss!r}.")
 
 
 class Dyck(Task[DyckSettings]):
-    """Tokens: the openers, then the closers in the same order. All of them move on the stack."""
+    """Tokens: the openers, then the closers in the same order. All of them are actions on the stack."""
 
     main_metric = "f1"
     uniform_dtype = torch.float64
@@ -71,16 +70,16 @@ class Dyck(Task[DyckSettings]):
         self.token_names = [opener for opener, _ in pairs] + [closer for _, closer in pairs]
         self.action_ids = list(range(2 * types))
         self.splits = _splits(settings.length, settings.depth)
-        self.beside = ("counting", "bayes") if settings.loss == "next-token" else ("counting",)
+        self.reference_players = ("counting", "bayes") if settings.loss == "next-token" else ("counting",)
 
-    def split_settings(self, split: str | Mapping[str, Any]) -> DyckSettings:
+    def split_settings(self, split: str | Mapping[str, Any] | DyckSettings) -> DyckSettings:
         asked = super().split_settings(split)
         require(asked.types == self.settings.types, "A split must keep types, or its tokens would be others.")
         require(asked.loss == self.settings.loss, "A split must keep the loss; build another task for the other one.")
         return asked
 
     def numbers_per_sequence(self, settings: DyckSettings) -> int:
-        """Whether each bracket opens or closes, and of what type it is if it opens."""
+        """Whether each bracket opens or closes, and the type of each opener."""
         return 2 * settings.length
 
     def draw(self, uniform: Tensor, settings: DyckSettings) -> Batch:
@@ -89,10 +88,10 @@ class Dyck(Task[DyckSettings]):
         opens = depths > pad(depths[:, :-1], (1, 0))
         openers = _openers(opens, depths)
         kinds = choice(uniform[:, length:], types)
-        closed = kinds.gather(1, pad(openers[:, :-1], (1, 0)))  # what is closed is what was open just before
+        closed = kinds.gather(1, pad(openers[:, :-1], (1, 0)))  # a closer closes the innermost bracket open before it
         sequence = torch.where(opens, kinds, types + closed)
 
-        kinds, openers, depths = kinds[:, :-1], openers[:, :-1], depths[:, :-1]  # after the tokens that are read
+        kinds, openers, depths = kinds[:, :-1], openers[:, :-1], depths[:, :-1]  # after each token the model reads
         top = torch.where(depths > 0, kinds.gather(1, openers), -1)
         closers = top.unsqueeze(2) == torch.arange(types)
         everywhere = torch.ones_like(depths, dtype=torch.bool)
@@ -110,8 +109,11 @@ class Dyck(Task[DyckSettings]):
         )
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """The mean over tokens of the binary cross-entropy between logit and "may follow", so that Val_θ(s) is
-        f_θ(s) > 0 (sec. C.2); or the cross-entropy of the token that follows."""
+        """With ``valid-set`` the mean binary cross-entropy of "this token may follow", over all tokens.
+
+        Then a token is predicted as valid if its logit is above 0, as in C.2: Val_θ(s) is f_θ(s) > 0. With
+        ``next-token`` the loss is the cross-entropy of the token that follows.
+        """
         if self.settings.loss == "next-token":
             return super().loss(logits, batch)
         counted = batch.loss_mask
@@ -119,11 +121,12 @@ class Dyck(Task[DyckSettings]):
         return binary_cross_entropy_with_logits(logits[counted], valid[counted])
 
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Metric]:
-        """``f1`` of valid continuations with its two parts, each the mean over positions, and ``closer_accuracy``.
+        """``f1`` of valid continuations, its ``precision`` and ``recall`` (means over positions), ``closer_accuracy``.
 
-        Probabilities are the softmax of the logits whatever the loss: logits of ±c by the valid set leave about e^(−2c)
-        to the tokens that may not follow. F1 is high without any stack (see the players), so the last figure asks what
-        only a stack can tell: after a closer, with something open, is the right closer the likeliest of the closers?
+        Probabilities are the softmax of the logits, whatever the loss. A model trained on the valid set, with logits of
+        ±c, leaves about e^(−2c) to invalid tokens. F1 is high even without a stack (see the players).
+        So ``closer_accuracy`` asks what only a stack can tell. It counts the positions after a closer at which some
+        bracket is still open: is the right closer the most likely of all closers?
         """
         logits, counted = logits.detach().cpu(), batch.score_mask.cpu()
         precision, recall, f1 = continuation_f1(logits[counted], _valid(logits, batch)[counted])
@@ -132,16 +135,16 @@ class Dyck(Task[DyckSettings]):
             for name, values in (("f1", f1), ("precision", precision), ("recall", recall))
         }
         types = self.settings.types
-        closers, right = logits[..., types : 2 * types], batch.info["valid"][..., types:]
-        likeliest = closers.masked_fill(~right, -torch.inf).amax(2) > closers.masked_fill(right, -torch.inf).amax(2)
-        hard = (batch.tokens.cpu() >= types) & (batch.info["depth"] > 0)
-        return {**scores, "closer_accuracy": Metric.share(likeliest, counted & hard)}
+        closers, valid = logits[..., types : 2 * types], batch.info["valid"][..., types:]
+        right = closers.masked_fill(~valid, -torch.inf).amax(2) > closers.masked_fill(valid, -torch.inf).amax(2)
+        needs_stack = (batch.tokens.cpu() >= types) & (batch.info["depth"] > 0)
+        return {**scores, "closer_accuracy": Metric.fraction(right, counted & needs_stack)}
 
     def best_f1(self, split: str | Mapping[str, Any] = "iid") -> float:
-        """The expected F1 of the answers that make the loss smallest: 1 with the valid set.
+        """The expected F1 of the predictor with the smallest loss. It is 1 with ``valid-set``.
 
-        The best next-token predictor knows when nothing can be opened or closed any more and gives it no chance, which
-        F1 counts as missed: a predictor that knows less can have a higher F1 and a worse loss.
+        The best next-token predictor knows when length and depth allow no more openers or closers, and gives them
+        probability 0. F1 counts these tokens as missed, so a predictor with a worse loss can have a higher F1.
         """
         asked = self.split_settings(split)
         if asked.loss == "valid-set":
@@ -157,28 +160,27 @@ class Dyck(Task[DyckSettings]):
         return float((occupancy(asked.length, asked.depth)[1:-1] * continuation_f1(logits, valid)[2]).sum(1).mean())
 
     def model_defaults(self) -> dict[str, Any]:
-        """One inner dimension per type of bracket (two at least), the paper's one layer and one head of 64."""
+        """One map dimension per type of bracket (at least two); the paper's one layer and one head of 64."""
         return {"n_layers": 1, "n_heads": 1, "d_model": 64, "rank": max(2, self.settings.types), "base": 64.0}
 
-    def training(self, scale: str) -> TrainConfig:
+    def training(self, scale: str) -> dict[str, Any]:
         """# paper: 560 k sequences, lr 1e-4, batch and warm-up not named; here: batch 128, 200 steps of warm-up"""
-        common: dict[str, Any] = {"schedule": "cosine", "weight_decay": 0.01}
-        return {
-            "smoke": TrainConfig(
-                sequences=320,
-                batch_size=16,
-                warmup_steps=5,
-                eval_every=10,
-                eval_sequences=16,
-                final_sequences=16,
-                **common,
-            ),
-            "cpu": TrainConfig(sequences=128_000, batch_size=256, lr=1e-3, **common),
-            "paper": TrainConfig(sequences=560_000, batch_size=128, lr=1e-4, warmup_steps=200, **common),
-        }[scale]
+        scales: dict[str, dict[str, Any]] = {
+            "smoke": {
+                "sequences": 320,
+                "batch_size": 16,
+                "warmup_steps": 5,
+                "eval_every": 10,
+                "eval_sequences": 16,
+                "final_sequences": 16,
+            },
+            "cpu": {"sequences": 128_000, "batch_size": 256, "lr": 1e-3},
+            "paper": {"sequences": 560_000, "batch_size": 128, "lr": 1e-4, "warmup_steps": 200},
+        }
+        return {**scales[scale], "schedule": "cosine", "weight_decay": 0.01}
 
     def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
-        """The brackets, the closer that may follow each, and the nesting, every pair at its own height."""
+        """The brackets, the closer that may follow each of them, and a picture of the nesting, one line per depth."""
         batch = self.sample(split, 1, generator)
         sequence = [*batch.tokens[0].tolist(), int(batch.targets[0, -1])]
         tops, depths = [*batch.info["top"][0].tolist(), -1], [*batch.info["depth"][0].tolist(), 0]
@@ -187,40 +189,41 @@ class Dyck(Task[DyckSettings]):
         heights = [max(pair) for pair in zip([0, *depths], depths)]
         width = max(map(len, names))
         blocks = []
-        for start in range(0, len(names), COLUMNS):
-            piece = slice(start, start + COLUMNS)
+        for start in range(0, len(names), BRACKETS_PER_LINE):
+            piece = slice(start, start + BRACKETS_PER_LINE)
             lines = [("brackets", names[piece]), ("may close", closers[piece])]
             for height in range(max(heights[piece]), 0, -1):
                 row = [name if at == height else "" for name, at in zip(names[piece], heights[piece])]
                 lines.append((f"depth {height}", row))
             blocks.append("\n".join(f"{what:9}  {_columns(row, width)}".rstrip() for what, row in lines))
-        return "\n\n".join([*blocks, "Any opener may follow; a closer only the one below each bracket (· none)."])
+        legend = "Any opener may follow. The only closer that may follow is below each bracket (· none)."
+        return "\n\n".join([*blocks, legend])
 
 
 def continuation_f1(logits: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Precision, recall and F1 of valid continuations, (…, V) -> (…) in float64 (B.4; Goodale et al. 2025).
 
-    Precision P is the probability of all valid tokens together; recall R the share of valid tokens that are each more
-    likely than all invalid ones together; F1 = 2PR / (P + R), 0 where both are 0.
+    Precision P is the total probability of the valid tokens. Recall R is the fraction of valid tokens that are each
+    more likely than all invalid tokens together. F1 is 2PR / (P + R), or 0 if both are 0.
     """
     chances = logits.double().softmax(dim=-1)
-    wrong = chances.masked_fill(valid, 0).sum(dim=-1, keepdim=True)
-    precision = 1 - wrong.squeeze(-1)  # exactly 1 when nothing is wrong, which a sum of thirds is not
-    recall = ((chances > wrong) & valid).sum(dim=-1).double() / valid.sum(dim=-1)
+    invalid = chances.masked_fill(valid, 0).sum(dim=-1, keepdim=True)
+    precision = 1 - invalid.squeeze(-1)  # exactly 1 if nothing is invalid; a sum of the valid ones may be rounded
+    recall = ((chances > invalid) & valid).sum(dim=-1).double() / valid.sum(dim=-1)
     both = precision + recall
     return precision, recall, torch.where(both == 0, 0, 2 * precision * recall / both)
 
 
 def _valid(logits: Tensor, batch: Batch) -> Tensor:
-    """The valid sets (B, L, V) where the logits are; a model may have more tokens than the task, which never follow."""
+    """The valid sets (B, L, V) on the device of the logits. Tokens that only the model has are never valid."""
     valid = batch.info["valid"].to(logits.device)
     return pad(valid, (0, logits.shape[-1] - valid.shape[-1]))
 
 
 def _openers(opens: Tensor, depths: Tensor) -> Tensor:
-    """When the innermost of the brackets open after each time was opened, (B, L) -> (B, L); any time at depth 0.
+    """After each step, the step at which the innermost open bracket was opened: (B, L) -> (B, L); arbitrary at depth 0.
 
-    Times are sorted by depth: the first at a depth opens it, and each opener holds there until the next one.
+    Steps are sorted by depth. The first step at a depth is an opener, and each opener counts there until the next one.
     """
     order = depths.sort(dim=1, stable=True).indices
     latest = torch.where(opens.gather(1, order), torch.arange(depths.shape[1]), 0).cummax(dim=1).values
@@ -228,18 +231,21 @@ def _openers(opens: Tensor, depths: Tensor) -> Tensor:
 
 
 def _stacks(kinds: Tensor, openers: Tensor, depths: Tensor, deepest: int) -> Tensor:
-    """The types that are open after each time, the outermost first, (B, L) -> (B, L, D); -1 above the top."""
+    """The types of the open brackets after each step, the outermost first: (B, L) -> (B, L, D); -1 above the top."""
     levels, here = [], openers
     for level in range(deepest, 0, -1):
         inside = depths >= level
         levels.append(torch.where(inside, kinds.gather(1, here), -1))
-        around = openers.gather(1, (here - 1).clamp(min=0))  # the innermost one when this one was opened
+        around = openers.gather(1, (here - 1).clamp(min=0))  # the bracket that was innermost when this one was opened
         here = torch.where(inside, around, here)
     return torch.stack(levels[::-1]).permute(1, 2, 0)
 
 
 def _splits(length: int, depth: int) -> dict[str, dict[str, Any]]:
-    """Four times as long, 8 and 12 deeper, or as deep as the length allows; what would be no deeper is left out."""
+    """Sequences four times as long, and 8 or 12 deeper, or as deep as the length allows.
+
+    A split that would be no deeper than iid is left out.
+    """
     splits: dict[str, dict[str, Any]] = {"iid": {}, "ood-long": {"length": 4 * length}}
     deeper = [("ood-deep", length, 8), ("ood-long-deep", 4 * length, 8), ("ood-long-deeper", 4 * length, 12)]
     for name, long, more in deeper:
@@ -255,7 +261,6 @@ def _columns(words: list[str], width: int) -> str:
 
 register_task(
     "dyck",
-    summary="Nested brackets: predict which may follow, on longer and deeper sequences than those learned from.",
     settings=DyckSettings,
     build=Dyck,
 )

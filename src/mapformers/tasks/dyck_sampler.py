@@ -1,8 +1,9 @@
-"""Exact sampling of nestings: all walks of exactly L steps that return to 0 and climb exactly to D, each alike.
+"""Exact sampling of nestings, uniformly at random among all of length L and greatest depth D.
 
-What is to come depends on three things: the steps left, the depth, and whether D was reached. The last two are one
-number here, the *place* on a folded line 0 … 2D: the depth until D is reached, 2D − depth from then on. A walk begins
-at place 0 and ends at 2D; on either half it goes back and forth, but from D, the fold, it goes only forward.
+A nesting is a walk of L steps up or down that starts and ends at depth 0. Its next step depends on the number of steps
+left, on the depth, and on whether D has been reached. The last two are one number here, the *place* on a line
+0 … 2D: the depth before D is reached, and 2D − depth from then on. So a walk starts at place 0 and ends at place 2D. On
+each half of the line it moves forward and back, but from place D (the fold) it only moves forward.
 """
 
 from collections.abc import Iterator
@@ -13,16 +14,16 @@ from torch import Tensor
 
 
 def count(length: int, depth: int) -> int:
-    """How many nestings there are of that length and greatest depth (types of brackets not counted)."""
+    """The number of nestings of that length and greatest depth, whatever the types of the brackets."""
     *_, ways = _ways(length, depth)
     return ways[0]
 
 
 @lru_cache(maxsize=64)
 def forward_chances(length: int, depth: int) -> Tensor:
-    """(L, 2D + 1) float64: the chance that step t goes forward from a place; 0 where the end is out of reach.
+    """(L, 2D + 1) float64: the probability that step t goes forward from each place; 0 if the end is out of reach.
 
-    The counts outgrow any float; a ratio of two Python integers is the float nearest to it all the same.
+    The counts are too large for floats. They are Python integers, and the ratio of two of them is the nearest float.
     """
     table, ways = [], _ways(length, depth)
     after = next(ways)
@@ -30,17 +31,17 @@ def forward_chances(length: int, depth: int) -> Tensor:
         forward, _ = _moves(after, depth)
         table.append([ahead / total if total else 0.0 for ahead, total in zip(forward, before)])
         after = before
-    return torch.tensor(table[::-1], dtype=torch.float64)  # made from the last step to the first
+    return torch.tensor(table[::-1], dtype=torch.float64)  # rows were made from the last step to the first
 
 
 def opening_chances(length: int, depth: int) -> Tensor:
-    """(L, 2D + 1) float64: the chance that step t goes deeper; forward before the fold, back after it."""
+    """(L, 2D + 1) float64: the probability that step t opens a bracket: forward before the fold, back after it."""
     forward = forward_chances(length, depth)
     return torch.where(torch.arange(2 * depth + 1) < depth, forward, 1 - forward)
 
 
 def occupancy(length: int, depth: int) -> Tensor:
-    """(L + 1, 2D + 1) float64: the chance of each place after 0, 1, … L steps."""
+    """(L + 1, 2D + 1) float64: the probability of each place after 0, 1, … L steps."""
     here = torch.zeros(2 * depth + 1, dtype=torch.float64)
     here[0] = 1
     rows = [here]
@@ -54,13 +55,13 @@ def occupancy(length: int, depth: int) -> Tensor:
 
 
 def place_of(depths: Tensor, deepest: int) -> Tensor:
-    """The place after each step, (B, T) -> (B, T), from the depths up to there."""
+    """The place after each step, from the depths so far: (B, T) -> (B, T)."""
     reached = depths.cummax(dim=1).values == deepest
     return torch.where(reached, 2 * deepest - depths, depths)
 
 
 def draw_depths(uniform: Tensor, depth: int) -> Tensor:
-    """The depth after each step of a nesting, by one uniform float64 number each: (B, L) -> (B, L)."""
+    """The depth after each step of a nesting, from one uniform float64 number per step: (B, L) -> (B, L)."""
     rows, length = uniform.shape
     draws = uniform.T.contiguous()
     places = torch.empty(length, rows, dtype=torch.long)
@@ -72,7 +73,7 @@ def draw_depths(uniform: Tensor, depth: int) -> Tensor:
 
 
 def _ways(length: int, depth: int) -> Iterator[list[int]]:
-    """With 0, 1, … L steps left: the number of ways from each place to the end."""
+    """For 0, 1, … L steps left: the number of ways from each place to the end."""
     ways = [0] * (2 * depth) + [1]
     yield ways
     for _ in range(length):
@@ -81,7 +82,7 @@ def _ways(length: int, depth: int) -> Iterator[list[int]]:
 
 
 def _moves(ways: list[int], depth: int) -> tuple[list[int], list[int]]:
-    """The number of ways on after a step forward, and after a step back, from each place."""
+    """From each place, the number of ways to the end after a step forward, and after a step back."""
     forward, back = [*ways[1:], 0], [0, *ways[:-1]]
     back[depth] = 0  # the fold
     return forward, back

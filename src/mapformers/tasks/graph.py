@@ -1,7 +1,7 @@
-"""`graph`: walks on any deterministic labelled graph; what will be found on coming back to a node?
+"""`graph`: random walks on a graph of your own, read from a file; predict what a revisited node holds.
 
-A sequence is a₁ o₁ a₂ o₂ …: at each node one of the actions that are possible there, all alike, then what is found
-where it leads. The world is a JSON file (graph_world.py, docs/worlds.md).
+A sequence is a₁ o₁ a₂ o₂ …: one of the actions that are possible at the current node, uniformly at random, then what is
+found at the node to which it leads. The world is a JSON file (graph_world.py, docs/worlds.md).
 """
 
 import contextlib
@@ -26,22 +26,22 @@ NO_BREAK = "\u00a0"
 
 @dataclass(frozen=True)
 class GraphSettings:
-    """A world and how it is walked.
+    """A world, and how walks on it are drawn.
 
-    A file is read when it is named: the setting then holds the world itself, and so does a run, whatever becomes of
-    the file.
+    A file is read at once, and the setting then holds the world itself. So a run keeps its world even if the file
+    changes later.
     """
 
     world: str = "subway"
     """Name of a shipped world (subway, tree, dihedral, free-product), path of a JSON file, or the JSON itself."""
     steps: int = 128
-    """Steps of a walk: action/observation pairs, so 128 steps are 256 tokens."""
+    """Steps of a walk. A step is an action and an observation, so 128 steps are 256 tokens."""
     p_empty: float = 0.5
-    """Probability that a node is empty, where the world does not say what is there."""
+    """Probability that a node is empty, unless the world fixes what it holds."""
     n_objects: int = 16
-    """Kinds of objects."""
+    """Number of different objects."""
     start: Literal["fixed", "random"] = "fixed"
-    """Where walks begin: at the start of the world (its first node unless it names one), or at any node."""
+    """Where walks start. fixed: at the start node of the world; random: at any node, uniformly at random."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "n_objects"):
@@ -49,12 +49,12 @@ class GraphSettings:
         require_names("n_objects", self.n_objects)
         require(0 <= self.p_empty <= 1, f"p_empty is a probability between 0 and 1, not {self.p_empty}.")
         if is_world_file(self.world):
-            with contextlib.suppress(UserError):  # the task will say what is wrong with it
+            with contextlib.suppress(UserError):  # a bad file is refused when the task is built
                 object.__setattr__(self, "world", find_world(self.world).to_json())
 
     @classmethod
     def spelled(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """A world made in Python, or the path of one, as the text that the setting is."""
+        """The settings with a `GraphWorld` or a `Path` turned into text."""
         world = settings.get("world")
         if isinstance(world, GraphWorld):
             return {**settings, "world": world.to_json()}
@@ -62,10 +62,10 @@ class GraphSettings:
 
 
 class Graph(WalkTask[GraphSettings]):
-    """Tokens: the actions, then "empty" and the objects if the world leaves any node open, then what it fixes.
+    """Tokens: the actions; "empty" and the objects, unless the world fixes all nodes; the observations it fixes.
 
-    Revisits are scored as on every walk. What a node holds in every sequence alike can be known on the first visit
-    too: that is ``accuracy_first_visits``, of worlds that fix observations.
+    Revisits are scored as on every walk. A fixed observation is the same in every sequence, so a model can know it at
+    the first visit. Worlds with fixed observations therefore have a second metric, ``accuracy_first_visits``.
     """
 
     def __init__(self, settings: GraphSettings):
@@ -73,11 +73,11 @@ class Graph(WalkTask[GraphSettings]):
         self.world = world = find_world(settings.world)
         self._exits = world.exits()
         symbols = list(dict.fromkeys(world.observations.values()))
-        some_open = len(world.observations) < len(world.nodes)
-        objects = object_names(settings.n_objects) if some_open else []
+        any_not_fixed = len(world.observations) < len(world.nodes)
+        objects = object_names(settings.n_objects) if any_not_fixed else []
         if set(objects) & {*world.actions, *symbols}:
             objects = [f"object {name}" for name in objects]
-        empty = [EMPTY] if some_open or EMPTY in symbols else []
+        empty = [EMPTY] if any_not_fixed or EMPTY in symbols else []
         self.token_names = [*world.actions, *empty, *objects, *(symbol for symbol in symbols if symbol != EMPTY)]
         twice = [name for name, times in Counter(self.token_names).items() if times > 1]
         require(not twice, f"World {world.name!r}: {', '.join(twice)} names two tokens; rename it there.")
@@ -89,25 +89,30 @@ class Graph(WalkTask[GraphSettings]):
             "ood-dense": {"steps": max(1, settings.steps // 2), "p_empty": 0.2},
             "ood-sparse": {"steps": 2 * settings.steps, "p_empty": 0.8},
         }
-        # From a start that is not known even the best player may be wrong: see players/graph.py.
-        self.beside = ("perfect", "best-lag") if settings.start == "random" else ("best-lag",)
+        # If the start is not known, even the best player can be wrong: see players/graph.py.
+        self.reference_players = ("perfect", "best-lag") if settings.start == "random" else ("best-lag",)
         self._tabulate()
 
     def _tabulate(self) -> None:
-        """The graph as tensors: (N, K) of the k-th way out of a node, as an action and as a node; -1 for "open"."""
+        """The graph as tensors.
+
+        ``_degree``  (N,) the number of exits of each node.
+        ``_action``  (N, K) the action of exit k of a node, and ``_target`` (N, K) the node to which it leads.
+        ``_fixed``   (N,) the token of the fixed observation of a node; -1 if it is not fixed.
+        """
         number = {node: index for index, node in enumerate(self.world.nodes)}
         token = {name: index for index, name in enumerate(self.token_names)}
-        ways = [list(self._exits[node].items()) for node in self.world.nodes]
-        most = max(map(len, ways))
-        padded = [way + way[:1] * (most - len(way)) for way in ways]  # never chosen
-        self._degree = torch.tensor([len(way) for way in ways])
-        self._action = torch.tensor([[token[action] for action, _ in way] for way in padded])
-        self._target = torch.tensor([[number[node] for _, node in way] for way in padded])
-        held = self.world.observations
-        self._held = torch.tensor([token[held[node]] if node in held else -1 for node in self.world.nodes])
+        exits = [list(self._exits[node].items()) for node in self.world.nodes]
+        max_degree = max(map(len, exits))
+        padded = [ways + ways[:1] * (max_degree - len(ways)) for ways in exits]  # the padding is never chosen
+        self._degree = torch.tensor([len(ways) for ways in exits])
+        self._action = torch.tensor([[token[action] for action, _ in ways] for ways in padded])
+        self._target = torch.tensor([[number[node] for _, node in ways] for ways in padded])
+        fixed = self.world.observations
+        self._fixed = torch.tensor([token[fixed[node]] if node in fixed else -1 for node in self.world.nodes])
         self._start = number[self.world.start]
 
-    def split_settings(self, split: str | Mapping[str, Any]) -> GraphSettings:
+    def split_settings(self, split: str | Mapping[str, Any] | GraphSettings) -> GraphSettings:
         settings = super().split_settings(split)
         same = (settings.world, settings.n_objects) == (self.settings.world, self.settings.n_objects)
         require(
@@ -116,7 +121,7 @@ class Graph(WalkTask[GraphSettings]):
         return settings
 
     def numbers_per_sequence(self, settings: GraphSettings) -> int:
-        """The start, the way taken at each step, and what each node holds."""
+        """The start, the exit taken at each step, and what each node holds."""
         return 1 + 2 * settings.steps
 
     def draw(self, uniform: Tensor, settings: GraphSettings) -> Batch:
@@ -125,30 +130,30 @@ class Graph(WalkTask[GraphSettings]):
         if settings.start == "random":
             start = choice(uniform[:, 0], len(self.world.nodes))
         actions, nodes = self._walk(start, uniform[:, 1 : 1 + steps])
-        found = held = self._held[nodes]
+        found = fixed = self._fixed[nodes]
         if self.empty_id is not None and self.object_ids:
             drawn = contents(uniform[:, 1 + steps :], settings.p_empty, self.empty_id, settings.n_objects)
-            found = torch.where(held < 0, drawn, held)
+            found = torch.where(fixed < 0, drawn, fixed)
         batch = self.walk_batch(actions, nodes, found, start=start, nodes=nodes)
         if self.world.observations:
-            known = torch.zeros_like(batch.score_mask)
-            known[:, 0::2] = held >= 0
-            batch.info["fixed_first"] = known & ~batch.info["revisit"]
+            is_fixed = torch.zeros_like(batch.score_mask)
+            is_fixed[:, 0::2] = fixed >= 0
+            batch.info["fixed_first"] = is_fixed & ~batch.info["revisit"]
         return batch
 
     def _walk(self, node: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """From nodes (B,) by one uniform number per step (B, T): the actions taken and the nodes reached, (B, T)."""
-        most = self._target.shape[1]
+        """Walks from nodes (B,), with one uniform number per step (B, T): the actions and the nodes reached, (B, T)."""
+        max_degree = self._target.shape[1]
         degree, target = self._degree, self._target.flatten()
-        ways = torch.empty(uniform.shape[1], len(uniform), dtype=torch.long)  # numbers of the pairs (node, way)
+        exits = torch.empty(uniform.shape[1], len(uniform), dtype=torch.long)  # node · max_degree + number of the exit
         for step, number in enumerate(uniform.T.contiguous()):
-            torch.add(node * most, choice(number, degree[node]), out=ways[step])
-            node = target[ways[step]]
-        ways = ways.T.contiguous()
-        return self._action.flatten()[ways], target[ways]
+            torch.add(node * max_degree, choice(number, degree[node]), out=exits[step])
+            node = target[exits[step]]
+        exits = exits.T.contiguous()
+        return self._action.flatten()[exits], target[exits]
 
     def trace(self, actions: Sequence[int], settings: GraphSettings) -> list[str]:
-        """By name, from the start of the world."""
+        """The names of the nodes, from the start node of the world."""
         node, nodes = self.world.start, []
         for action in actions:
             name = self.token_names[action]
@@ -162,15 +167,15 @@ class Graph(WalkTask[GraphSettings]):
         scores = super().score(logits, batch)
         if "fixed_first" in batch.info:
             right = logits.argmax(dim=-1) == batch.targets
-            scores["accuracy_first_visits"] = Metric.share(right, batch.info["fixed_first"].to(right.device))
+            scores["accuracy_first_visits"] = Metric.fraction(right, batch.info["fixed_first"].to(right.device))
         return scores
 
     def model_defaults(self) -> dict[str, Any]:
-        """No circle in the graph is longer than its number of nodes."""
+        """``base`` is the number of nodes: no circle in the graph is longer."""
         return {"base": float(len(self.world.nodes))}
 
     def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
-        """The walk in words, with the names of the nodes."""
+        """The walk as text, with the names of the nodes."""
         batch = self.sample(split, 1, generator)
         sequence = [*batch.tokens[0].tolist(), int(batch.targets[0, -1])]
         names = [self.token_names[token] for token in sequence]
@@ -189,7 +194,6 @@ class Graph(WalkTask[GraphSettings]):
 
 register_task(
     "graph",
-    summary="Walks on a labelled graph of your own (JSON): predict what a node holds on coming back to it.",
     settings=GraphSettings,
     build=Graph,
 )

@@ -1,4 +1,4 @@
-"""Worlds of the task `graph`: nodes, actions, and where each action leads; read from JSON, checked, made in Python.
+"""Worlds of the task `graph`: nodes, actions, and where each action leads. They are read from JSON or made in Python.
 
 {"name": "flat", "nodes": ["kitchen", "hall"], "actions": ["out", "in"],
  "edges": [["kitchen", "out", "hall"], ["hall", "in", "kitchen"]], "start": "hall", "observations": {"hall": "clock"}}
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from mapformers.errors import UserError, require, unknown
-from mapformers.training.files import clear_file_errors, write_atomically
+from mapformers.files import clear_file_errors, write_atomically
 
 REQUIRED = ("name", "nodes", "actions", "edges")
 OPTIONAL = ("start", "observations")
 
-UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of characters, ends of lines and paragraphs
+UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: control characters, surrogates, line and paragraph ends
 
 Edge = tuple[str, str, str]
 Permutation = tuple[int, ...]
@@ -32,8 +32,8 @@ Permutation = tuple[int, ...]
 class GraphWorld:
     """A deterministic labelled graph: at a node, an action leads to one node or is not possible.
 
-    Made by :meth:`from_dict`, :meth:`from_json`, :meth:`load`, :meth:`from_networkx` or :func:`cayley_world`, and
-    given to a task as it is, ``build_task("graph", world=world)``, or by name, by path or as text.
+    Make one with :meth:`from_dict`, :meth:`from_json`, :meth:`load`, :meth:`from_networkx` or :func:`cayley_world`, and
+    give it to a task: ``build_task("graph", world=world)``.
     """
 
     name: str
@@ -42,13 +42,13 @@ class GraphWorld:
     edges: tuple[Edge, ...] = field(repr=False)
     start: str
     observations: Mapping[str, str] = field(repr=False, hash=False)
-    """What is always found at a node, for those nodes where that is fixed."""
+    """node -> what is always found there, for the nodes at which that is fixed."""
 
     def __post_init__(self) -> None:
         _check(self)
 
     def exits(self) -> dict[str, dict[str, str]]:
-        """For each node where each action that is possible there leads, in the order of ``actions``."""
+        """node -> {action: the node to which it leads}, for the actions possible there, in the order of ``actions``."""
         ways: dict[str, dict[str, str]] = {node: {} for node in self.nodes}
         for tail, action, head in self.edges:
             other = ways[tail].setdefault(action, head)
@@ -61,16 +61,16 @@ class GraphWorld:
 
     @classmethod
     def from_dict(cls, data: Any, source: str = "The world") -> "GraphWorld":
-        """A world from plain data with the keys of the JSON format; ``source`` begins every complaint."""
-        with _said_of(source):
+        """A world from a dict with the keys of the JSON format. Every error sentence begins with ``source``."""
+        with _errors_named(source):
             return cls(**_read(data))
 
     @classmethod
     def from_json(cls, text: str, source: str = "The world") -> "GraphWorld":
-        """A world from the text of its file."""
-        with _said_of(source):
+        """A world from the text of its JSON file."""
+        with _errors_named(source):
             try:
-                data = json.loads(text, object_pairs_hook=_object)
+                data = json.loads(text, object_pairs_hook=_object_of_unique_keys)
             except UserError:
                 raise
             except (ValueError, RecursionError) as error:
@@ -103,8 +103,12 @@ class GraphWorld:
     ) -> "GraphWorld":
         """A world from a `networkx` DiGraph or MultiDiGraph.
 
-        The edge attribute ``action`` names the action of an edge; the node attribute ``observation``, if one is named,
-        what is always found at a node that has it. Nodes are called what ``str`` makes of them.
+        ``action``       the edge attribute that names the action of an edge.
+        ``observation``  the node attribute that names what is always found at a node; nodes may lack it.
+        ``name``         the name of the world; by default that of the graph.
+        ``start``        the node at which walks start; by default the first one.
+
+        A node is named by its ``str``.
         """
         is_graph = all(hasattr(graph, part) for part in ("is_directed", "nodes", "edges"))
         require(is_graph, f"from_networkx takes a networkx DiGraph or MultiDiGraph, not {type(graph).__name__}.")
@@ -131,8 +135,10 @@ class GraphWorld:
         return cls.from_dict(data if start is None else {**data, "start": str(start)}, "The networkx graph")
 
     def to_networkx(self) -> Any:
-        """A `networkx` MultiDiGraph, to draw or to study: its edges have a ``label``, its nodes an ``observation``
-        where that is fixed."""
+        """A `networkx` MultiDiGraph, to draw or to study.
+
+        Edges have the attribute ``label``, their action. Nodes have ``observation`` if it is fixed.
+        """
         try:
             networkx = importlib.import_module("networkx")
         except ImportError:
@@ -144,7 +150,7 @@ class GraphWorld:
         return graph
 
     def to_json(self) -> str:
-        """The text of the world's file, one edge per line; also what a task takes as its setting ``world``."""
+        """The text of the world's JSON file, one edge per line. It can also be the setting ``world`` of a task."""
 
         def spell(value: Any) -> str:
             return json.dumps(value, ensure_ascii=False)
@@ -157,25 +163,25 @@ class GraphWorld:
         return "{\n" + ",\n".join(f'  "{key}": {text}' for key, text in parts.items()) + "\n}\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the world's file."""
+        """Write the world to a JSON file."""
         with clear_file_errors("write to", Path(path)):
             write_atomically(Path(path), self.to_json().encode())
 
 
 @cache
 def shipped_worlds() -> tuple[str, ...]:
-    """Names of the worlds that come with the library."""
+    """The names of the worlds that come with the library."""
     files = [file.name for file in _shipped().iterdir()]
     return tuple(sorted(name.removesuffix(".json") for name in files if name.endswith(".json")))
 
 
 def find_world(world: str) -> GraphWorld:
-    """A world by the name of a shipped one, by the path of a JSON file, or as the JSON itself."""
+    """The world that ``world`` stands for: the name of a shipped world, the path of a JSON file, or the JSON itself."""
     if _is_json(world):
         return GraphWorld.from_json(world, "The world given as text")
     if world in shipped_worlds():
         return GraphWorld.from_json((_shipped() / f"{world}.json").read_text(encoding="utf-8"), world)
-    is_name = not _is(Path.exists, world) and Path(world).name == world and not world.endswith(".json")
+    is_name = not _is_path(Path.exists, world) and Path(world).name == world and not world.endswith(".json")
     if is_name:
         raise UserError(f"{unknown('world', world, shipped_worlds())} Or give the path of a JSON file.")
     return GraphWorld.load(world)
@@ -183,21 +189,22 @@ def find_world(world: str) -> GraphWorld:
 
 def is_world_file(world: str) -> bool:
     """Whether ``world`` is the path of a file, and not the name of a shipped world or the JSON itself."""
-    return not _is_json(world) and world not in shipped_worlds() and _is(Path.is_file, world)
+    return not _is_json(world) and world not in shipped_worlds() and _is_path(Path.is_file, world)
 
 
-def _is(kind: Callable[[Path], bool], path: str) -> bool:
+def _is_path(test: Callable[[Path], bool], path: str) -> bool:
+    """Whether ``path`` passes a test such as `Path.exists`; False if it cannot be a path at all."""
     try:
-        return path != "" and kind(Path(path))
-    except (OSError, ValueError):  # too long for a path, or with a character that no path has
+        return path != "" and test(Path(path))
+    except (OSError, ValueError):  # too long for a path, or with a character that no path can have
         return False
 
 
 def cayley_world(name: str, generators: Mapping[str, Permutation]) -> GraphWorld:
-    """The Cayley graph of the group that permutations generate: action a leads from g to g·a.
+    """The Cayley graph of the group that some permutations generate: action a leads from g to g·a.
 
-    Inverses are actions only if they are given. Permutations are tuples of the images of 0, 1, …; g·a is first g, then
-    a. A node is called after the shortest word that leads to it from the start, "e".
+    A permutation is a tuple of the images of 0, 1, …; g·a applies first g, then a. Inverses are actions only if they
+    are given. A node is named by the shortest word that leads to it from the start node, which is "e".
     """
     require(len(generators) > 0, "A group needs generators: give at least one permutation by name.")
     identity = tuple(range(len(next(iter(generators.values())))))
@@ -207,7 +214,7 @@ def cayley_world(name: str, generators: Mapping[str, Permutation]) -> GraphWorld
     words: dict[Permutation, list[str]] = {identity: []}
     edges: list[tuple[Permutation, str, Permutation]] = []
     elements = [identity]
-    for element in elements:  # grows while it is walked: breadth first
+    for element in elements:  # breadth first: the list grows while it is read
         for action, permutation in generators.items():
             product = tuple(permutation[image] for image in element)
             if product not in words:
@@ -221,7 +228,7 @@ def cayley_world(name: str, generators: Mapping[str, Permutation]) -> GraphWorld
 
 
 def _spell(word: Iterable[str]) -> str:
-    """r r r f as r³f, and r⁻¹ r⁻¹ as r⁻²."""
+    """A word as text: r r r f becomes r³f, and r⁻¹ r⁻¹ becomes r⁻²."""
     raised = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
     runs = [(action, len(list(run))) for action, run in groupby(word)]
     powers = [a if n == 1 else a.removesuffix("¹") + str(n).translate(raised) for a, n in runs]
@@ -229,7 +236,7 @@ def _spell(word: Iterable[str]) -> str:
 
 
 def _read(data: Any) -> dict[str, Any]:
-    """The parts of a world, each of the right type."""
+    """The fields of a world, checked for their types."""
     wanted = ", ".join(REQUIRED)
     require(isinstance(data, Mapping), f"a world is an object with {wanted}, not {type(data).__name__}.")
     for key in data:
@@ -257,9 +264,9 @@ def _read(data: Any) -> dict[str, Any]:
 
 
 def _check(world: GraphWorld) -> None:
-    """That it can be walked: every name is known and unique, and every node has a way out."""
+    """Refuse a world on which no walk is possible: every name must be known and unique, every node needs an exit."""
     for kind, names in (("node", world.nodes), ("action", world.actions)):
-        twice = _first_twin(names)
+        twice = _first_repeated(names)
         require(twice is None, f"{kind} {twice!r} is listed twice; give every {kind} a name of its own.")
     nodes, actions = set(world.nodes), set(world.actions)
     for tail, action, head in world.edges:
@@ -279,21 +286,22 @@ def _check(world: GraphWorld) -> None:
 
 
 @contextmanager
-def _said_of(source: str) -> Iterator[None]:
+def _errors_named(source: str) -> Iterator[None]:
+    """Errors raised inside begin with ``source``."""
     try:
         yield
-    except UserError as flaw:
-        raise UserError(f"{source}: {flaw}") from None
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys are all different: of two alike the first would be lost without a word."""
-    twice = _first_twin(key for key, _ in pairs)
+def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; refused if a key comes twice, since Python would silently drop the first of them."""
+    twice = _first_repeated(key for key, _ in pairs)
     require(twice is None, f"the key {twice!r} comes twice; keep one of the two.")
     return dict(pairs)
 
 
-def _first_twin(names: Iterable[str]) -> str | None:
+def _first_repeated(names: Iterable[str]) -> str | None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -303,7 +311,7 @@ def _first_twin(names: Iterable[str]) -> str | None:
 
 
 def _word(value: Any, what: str) -> str:
-    """Names are words; a whole number is taken as one."""
+    """A name: a word, or a whole number turned into one."""
     fits = isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip() != ""
     require(fits, f"{what} must be a word or a whole number, not {value!r}.")
     plain = all(unicodedata.category(letter) not in UNPRINTABLE for letter in str(value))

@@ -1,8 +1,8 @@
-"""`navigation`: forced walks on a torus; what will be seen on coming back? (paper, sec. 4.1 and B.3)
+"""`navigation`: random walks on a torus of 1 to 5 dimensions; predict what a revisited cell holds (sec. 4.1, B.3).
 
-A sequence is a₁ o₁ a₂ o₂ …: an action, then what is found in the cell it leads to. A cell is empty with
-probability ``p_empty`` and holds one of ``n_objects`` otherwise. The world is never built: an observation is
-drawn where a cell is first visited, which is the same distribution and needs no grid.
+A sequence is a₁ o₁ a₂ o₂ …: an action, then what is found in the cell to which it leads. A cell is empty with
+probability ``p_empty``; otherwise it holds one of ``n_objects`` objects, uniformly at random. The grid is never built:
+the content of a cell is drawn at its first visit, which gives the same distribution.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ ARROWS = ["→", "←", "↑", "↓"]
 AXES = "xyzuv"
 EMPTY = "·"
 
-# (steps, grid) of the iid split by number of dimensions. # paper: 4D is not there; here: between 3D and 5D
+# dims -> (steps, grid) of the iid split. # paper: has no 4D; here: between 3D and 5D
 IID_WORLDS = {1: (128, 64), 2: (128, 64), 3: (256, 16), 4: (64, 8), 5: (16, 5)}
 
 
 @dataclass(frozen=True)
 class World:
-    """The distribution one split is drawn from."""
+    """The distribution of one split, with every setting resolved."""
 
     dims: int
     steps: int
@@ -46,26 +46,27 @@ class World:
 
 @dataclass(frozen=True)
 class NavigationSettings:
-    """The iid world as a person asks for it; what is None takes the paper's value at that number of dimensions."""
+    """The settings of the iid split. None stands for the paper's value at that number of dimensions."""
 
     dims: int = 2
     """Dimensions of the torus, 1 to 5."""
     steps: int | None = None
-    """Steps of a walk: action/observation pairs, so 128 steps are 256 tokens (None: the paper's)."""
+    """Steps of a walk. A step is an action and an observation, so 128 steps are 256 tokens (None: the paper's)."""
     grid: int | None = None
-    """Cells along each side (None: the paper's)."""
+    """Cells along each side of the torus (None: the paper's)."""
     p_empty: float = 0.5
     """Probability that a cell is empty."""
     n_objects: int = 16
-    """Kinds of objects."""
+    """Number of different objects."""
     max_run: int | None = None
-    """A direction is kept for 1 to this many steps (None: the paper's, 10 in 1D and 3 otherwise)."""
+    """The walk keeps a direction for 1 to this many steps (None: the paper's, 10 in 1D and 3 otherwise)."""
 
     def __post_init__(self) -> None:
         require(self.dims in IID_WORLDS, f"dims must be 1 to 5, not {self.dims}.")
         self.world()
 
     def world(self) -> World:
+        """The settings with the paper's values in place of None."""
         steps, grid = IID_WORLDS[self.dims]
         steps = steps if self.steps is None else self.steps
         grid = grid if self.grid is None else self.grid
@@ -77,7 +78,7 @@ class Navigation(WalkTask[World]):
     """Tokens: the 2·dims actions, then "empty", then the objects."""
 
     empty_id: int
-    beside = ("best-lag",)
+    reference_players = ("best-lag",)
 
     def __init__(self, settings: NavigationSettings):
         world = settings.world()
@@ -88,10 +89,10 @@ class Navigation(WalkTask[World]):
         half = {"steps": max(1, world.steps // 2), "grid": max(2, -(-world.grid // 2)), "p_empty": 0.2}
         twice = {"steps": 2 * world.steps, "grid": 2 * world.grid, "p_empty": 0.8}
         self.splits = {"iid": {}, "ood-dense": half, "ood-sparse": twice}
-        if world.dims <= 2:  # the paper's table has 256 steps, its text 512
+        if world.dims <= 2:  # the paper has 256 steps in its table and 512 in its text
             self.splits[f"ood-sparse-{4 * world.steps}"] = {**twice, "steps": 4 * world.steps}
 
-    def split_settings(self, split: str | Mapping[str, Any]) -> World:
+    def split_settings(self, split: str | Mapping[str, Any] | World) -> World:
         world = super().split_settings(split)
         same = (world.dims, world.n_objects) == (self.settings.dims, self.settings.n_objects)
         require(
@@ -100,7 +101,7 @@ class Navigation(WalkTask[World]):
         return world
 
     def numbers_per_sequence(self, world: World) -> int:
-        """Direction and length of each run (there are at most as many runs as steps), and what each cell holds."""
+        """The direction and the length of each run (at most one run per step), and what each cell holds."""
         return 3 * world.steps
 
     def draw(self, uniform: Tensor, world: World) -> Batch:
@@ -119,7 +120,7 @@ class Navigation(WalkTask[World]):
         return cells
 
     def _walk(self, uniform: Tensor, world: World) -> tuple[Tensor, Tensor]:
-        """Actions (B, T) and the displacement from the start after each (B, T, dims), before the torus wraps it."""
+        """The actions (B, T), and the displacement from the start after each of them (B, T, dims), not wrapped."""
         steps, dims = world.steps, world.dims
         direction = choice(uniform[:, :steps], 2 * dims)
         run_end = (1 + choice(uniform[:, steps : 2 * steps], world.max_run)).cumsum(dim=1)
@@ -132,15 +133,15 @@ class Navigation(WalkTask[World]):
 
     def _cells(self, positions: Tensor, grid: int) -> Tensor:
         """One number per cell, (B, T, dims) -> (B, T)."""
-        place = grid ** torch.arange(positions.shape[-1])
-        return (positions * place).sum(dim=-1)
+        powers = grid ** torch.arange(positions.shape[-1])
+        return (positions * powers).sum(dim=-1)
 
     def model_defaults(self) -> dict[str, Any]:
-        """One inner dimension per axis (two at least), and ω from one turn per cell to one turn per grid."""
+        """One map dimension per axis (at least two), and ω from one turn per cell to one turn per grid."""
         return {"rank": max(2, self.settings.dims), "base": float(self.settings.grid)}
 
     def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
-        """The walk in tokens and, in one and two dimensions, on the grid."""
+        """The walk as tokens and, in one and two dimensions, as a picture of the grid."""
         batch = self.sample(split, 1, generator)
         sequence = [*batch.tokens[0].tolist(), int(batch.targets[0, -1])]
         names = [self.token_names[token] for token in sequence]
@@ -149,12 +150,12 @@ class Navigation(WalkTask[World]):
 
 
 def _action_names(dims: int) -> list[str]:
+    """Arrows in one and two dimensions, otherwise +x, -x, +y, …"""
     return ARROWS[: 2 * dims] if dims <= 2 else [f"{sign}{AXES[axis]}" for axis in range(dims) for sign in "+-"]
 
 
 register_task(
     "navigation",
-    summary="Walks on a torus of 1 to 5 dimensions: predict what a cell holds on coming back to it.",
     settings=NavigationSettings,
     build=Navigation,
 )

@@ -1,6 +1,7 @@
-"""What a task is: it samples batches, names its tokens, and scores logits."""
+"""The base class of tasks. A task samples batches, names its tokens, and scores logits."""
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,17 +12,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from mapformers import registry
 from mapformers.config import from_dict, to_dict
-from mapformers.errors import require, unknown
-from mapformers.registry import Registry
-from mapformers.training.config import TrainConfig
+from mapformers.errors import UserError, require, unknown
 
-MOST_NUMBERS = 2**27  # uniform numbers of one batch: what is made of them takes some 50 bytes for each
-MOST_NAMES = 10**6  # tokens of one kind, such as objects
+MAX_UNIFORM_NUMBERS = 2**27  # in one batch; a batch takes about 50 bytes of memory for each of them
+MAX_TOKENS_OF_A_KIND = 10**6  # such as objects or names
 
 
 class Metric(float):
-    """A mean that knows over how many cases it was taken, so that the means of batches can be joined exactly."""
+    """A mean that knows the number of its cases, so the means of several batches can be joined exactly."""
 
     count: int
 
@@ -33,15 +33,19 @@ class Metric(float):
     def __getnewargs__(self) -> tuple[float, int]:  # type: ignore[override]
         return float(self), self.count
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the value (None if it is NaN) and the count."""
+        return {"value": None if math.isnan(self) else float(self), "count": self.count}
+
     @classmethod
-    def share(cls, right: Tensor, counted: Tensor) -> "Metric":
-        """The share of ``right`` among ``counted`` (bool tensors); NaN where nothing is counted."""
+    def fraction(cls, right: Tensor, counted: Tensor) -> "Metric":
+        """The fraction of ``counted`` cases that are ``right`` (bool tensors); NaN if nothing is counted."""
         count = int(counted.sum())
         return cls(int((right & counted).sum()) / count if count else float("nan"), count)
 
     @classmethod
     def join(cls, parts: list["Metric"]) -> "Metric":
-        """One metric over all the cases of several."""
+        """One metric over the cases of all ``parts`` together."""
         count = sum(part.count for part in parts)
         total = sum(float(part) * part.count for part in parts if part.count)
         return cls(total / count if count else float("nan"), count)
@@ -49,10 +53,11 @@ class Metric(float):
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences for next-token prediction: ``tokens = seq[:, :-1]``, ``targets = seq[:, 1:]``; all (B, L).
+    """Sequences for next-token prediction: ``tokens = seq[:, :-1]`` and ``targets = seq[:, 1:]``, both (B, L).
 
-    ``loss_mask`` and ``score_mask`` say which targets are learned from and which are scored; ``info`` has the
-    ground truth by name.
+    ``loss_mask``   (B, L) bool: the model learns from this target.
+    ``score_mask``  (B, L) bool: this target is scored.
+    ``info``        the ground truth by name, for players and analysis.
     """
 
     tokens: Tensor
@@ -62,19 +67,19 @@ class Batch:
     info: dict[str, Tensor] = field(default_factory=dict)
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device; ``info`` stays where it is, for analysis."""
+        """The same batch on another device; ``info`` stays where it is."""
         moved = {name: getattr(self, name).to(device) for name in ("tokens", "targets", "loss_mask", "score_mask")}
         return dataclasses.replace(self, **moved)
 
 
-World = TypeVar("World")
+Settings = TypeVar("Settings")
 
 
-class Task(ABC, Generic[World]):
-    """The face every task shows to training, evaluation and the command line.
+class Task(ABC, Generic[Settings]):
+    """What training, evaluation and the command line use of a task.
 
-    ``settings`` describe the iid world; a split is a dict of settings over them. A task is one file: it draws
-    sequences (:meth:`draw`) and says which tokens act; the rest has sensible defaults here.
+    ``settings`` describe the iid split. Any other split is a dict of the settings that differ from it. A subclass draws
+    sequences (:meth:`draw`) and lists the tokens that are actions; most other methods have defaults here.
     """
 
     name: str
@@ -83,11 +88,11 @@ class Task(ABC, Generic[World]):
     action_ids: list[int]
     splits: Mapping[str, dict[str, Any]]
     uniform_dtype: torch.dtype = torch.float32
-    """Of the numbers a sequence is made from; float64 where 2^-24 is too coarse a chance."""
-    beside: tuple[str, ...] = ()
-    """Players whose scores are printed beside every result: what is possible, or what comes without a map."""
+    """The type of the random numbers that sequences are made from; float64 where steps of 2^-24 are too coarse."""
+    reference_players: tuple[str, ...] = ()
+    """Players (rule-based baselines) whose scores are printed with every result of this task."""
 
-    def __init__(self, settings: World):
+    def __init__(self, settings: Settings):
         self.settings = settings
 
     @property
@@ -96,15 +101,17 @@ class Task(ABC, Generic[World]):
 
     def sample(
         self,
-        split: str | Mapping[str, Any],
+        split: "str | Mapping[str, Any] | Settings",
         batch_size: int,
         generator: torch.Generator,
         part: tuple[int, int] = (0, 1),
     ) -> Batch:
-        """A batch of a split, by its name or as a dict of settings over the iid ones.
+        """A batch of ``batch_size`` sequences.
 
-        It is a deterministic function of one block of uniform numbers drawn from ``generator``, row by row:
-        two batches of 64 are one of 128. ``part`` (i, n) makes only the i-th of n equal parts of it.
+        ``split``      the name of a split, a dict of settings that differ from iid, or full settings.
+        ``generator``  gives one block of uniform random numbers. The batch is a function of that block, row by row,
+                       so two batches of 64 equal one batch of 128.
+        ``part``       (i, n): return only the i-th of n equal parts of the batch.
         """
         require_count("batch_size", batch_size)
         settings = self.split_settings(split)
@@ -113,96 +120,106 @@ class Task(ABC, Generic[World]):
         require(batch_size % parts == 0, f"A batch of {batch_size} cannot be cut into {parts} equal parts.")
         numbers = self.numbers_per_sequence(settings)
         require(
-            batch_size * numbers <= MOST_NUMBERS,
-            f"A batch of {batch_size} such sequences takes {batch_size * numbers:.0e} random numbers and at most "
-            f"{MOST_NUMBERS:.0e} are drawn at once: choose shorter sequences or a smaller batch.",
+            batch_size * numbers <= MAX_UNIFORM_NUMBERS,
+            f"A batch of {batch_size} such sequences needs {batch_size * numbers:.0e} random numbers, but at most "
+            f"{MAX_UNIFORM_NUMBERS:.0e} can be drawn at once: choose shorter sequences or a smaller batch.",
         )
         uniform = torch.rand(batch_size, numbers, generator=generator, dtype=self.uniform_dtype)
         return self.draw(uniform.tensor_split(parts)[index], settings)
 
-    def split_settings(self, split: str | Mapping[str, Any]) -> World:
-        """The full settings of a split."""
+    def split_settings(self, split: "str | Mapping[str, Any] | Settings") -> Settings:
+        """The full settings of a split. Full settings are returned as they are, so a loop can resolve a split once."""
+        if isinstance(split, type(self.settings)):
+            return split
         if isinstance(split, str):
             if split not in self.splits:
                 raise unknown(f"split of task {self.name!r}", split, self.splits)
             split = self.splits[split]
-        require(isinstance(split, Mapping), f"A split is a name or a dict of settings, not {split!r}.")
+        if not isinstance(split, Mapping):
+            raise UserError(f"A split is a name or a dict of settings, not {split!r}.")
         return from_dict(type(self.settings), {**to_dict(self.settings), **split}, f"setting of task {self.name!r}")
 
     @abstractmethod
-    def numbers_per_sequence(self, settings: World) -> int:
-        """How many uniform numbers one sequence needs."""
+    def numbers_per_sequence(self, settings: Settings) -> int:
+        """How many uniform random numbers one sequence needs."""
 
     @abstractmethod
-    def draw(self, uniform: Tensor, settings: World) -> Batch:
-        """Turn uniform numbers (B, N) into a batch of B sequences."""
+    def draw(self, uniform: Tensor, settings: Settings) -> Batch:
+        """Turn uniform random numbers (B, N) into a batch of B sequences."""
 
     @abstractmethod
     def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
-        """One sample as a person would read it."""
+        """One sample as text for a person to read."""
 
     @abstractmethod
-    def training(self, scale: str) -> TrainConfig:
-        """How long and how fast to train at a scale (smoke, cpu, paper)."""
+    def training(self, scale: str) -> dict[str, Any]:
+        """The settings of `TrainConfig` for a scale (smoke, cpu or paper), by name."""
 
     def model_defaults(self) -> dict[str, Any]:
-        """Model options this task suggests (used where a mixer has them and the user says nothing)."""
+        """Model options that suit this task. They apply to layers that have them, unless the user gives others."""
         return {}
 
     def suggestions(self) -> dict[str, Any]:
-        """What a model may be told of this task: the defaults for it, and which tokens act."""
+        """All that a model may be told of this task: :meth:`model_defaults`, and which tokens are actions."""
         return {"action_ids": tuple(self.action_ids), **self.model_defaults()}
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy over the targets that count for the loss, those of ``batch.loss_mask``."""
+        """The mean cross-entropy over the targets in ``batch.loss_mask``."""
         if bool(batch.loss_mask.all()):
             return cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
         return cross_entropy(logits[batch.loss_mask], batch.targets[batch.loss_mask])
 
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Metric]:
-        """Named metrics with their counts: the share of scored targets that are the most likely token."""
-        return {"accuracy": Metric.share(logits.argmax(dim=-1) == batch.targets, batch.score_mask)}
+        """Metrics by name; here the fraction of scored targets to which the model gives the highest logit."""
+        return {"accuracy": Metric.fraction(logits.argmax(dim=-1) == batch.targets, batch.score_mask)}
 
     def score_freely(self, model: Callable[..., Any], batch: Batch) -> dict[str, Metric]:
-        """Metrics for which the model must act on its own, such as answering from its own answers; none by default.
+        """Metrics of a free run, in which the model reads its own answers instead of the targets; none by default.
 
-        Asked of our own models alone, which stream.
+        `mf.evaluate` calls this for models with ``streams = True``, which take and return a state.
         """
         return {}
 
 
 @dataclass(frozen=True)
 class TaskEntry:
+    """A registered task: its name, the class of its settings, and the class that is built from them."""
+
     name: str
-    summary: str
     settings: type
     build: type[Task[Any]]
 
+    @property
+    def summary(self) -> str:
+        """The first line of the class's docstring."""
+        return (self.build.__doc__ or "").partition("\n")[0]
 
-TASKS: Registry[TaskEntry] = Registry("task")
+
+TASKS: registry.Registry[TaskEntry] = registry.TASKS
 
 
 def require_count(name: str, value: Any) -> None:
-    """Refuse what is not a number of things."""
+    """Refuse a value that is not a whole number of at least 1."""
     require(isinstance(value, Integral), f"{name} must be a whole number, not {value!r}.")
     require(value >= 1, f"{name} must be at least 1, not {value}.")
 
 
 def require_names(setting: str, n: int) -> None:
-    """Refuse a setting that would give the vocabulary absurdly many tokens of one kind."""
-    require(n <= MOST_NAMES, f"{setting} must be at most {MOST_NAMES}, not {n}.")
+    """Refuse a setting that would give the vocabulary too many tokens of one kind."""
+    require(n <= MAX_TOKENS_OF_A_KIND, f"{setting} must be at most {MAX_TOKENS_OF_A_KIND}, not {n}.")
 
 
-def register_task(name: str, *, settings: type, build: type[Task[Any]], summary: str) -> None:
-    """Make a task known by name."""
+def register_task(name: str, *, settings: type, build: type[Task[Any]]) -> None:
+    """Make a task known by name: ``build`` is a subclass of :class:`Task` that takes a ``settings`` object."""
     build.name = name
-    TASKS.add(name, TaskEntry(name, summary, settings, build))
+    TASKS.add(name, TaskEntry(name, settings, build))
 
 
 def build_task(name: str, **settings: Any) -> Task[Any]:
-    """A task by name; ``settings`` change its iid split, and the OOD splits follow.
+    """A task by name. ``settings`` change its iid split, and the OOD splits follow.
 
-    A settings class may have a classmethod ``spelled``, which puts what Python has objects for into plain settings.
+    A settings class may have a classmethod ``spelled``, which turns Python objects (a `GraphWorld`, a `Path`) into
+    plain settings.
 
     >>> task = build_task("navigation", dims=2)
     """

@@ -1,6 +1,7 @@
-"""What walks have in common: a₁ o₁ a₂ o₂ …, an action and what is found where it leads; what is there on coming back?
+"""The base class of walks: sequences a₁ o₁ a₂ o₂ …, where each action a leads to a place and o is what is found there.
 
-The world is never built: what a place holds is drawn when it is first visited, which is the same distribution.
+The question is what will be found when the walk comes back to a place. The world is never built: the content of a place
+is drawn at the first visit, which gives the same distribution.
 """
 
 from abc import abstractmethod
@@ -10,34 +11,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mapformers.tasks.task import Batch, Metric, Task, World
-from mapformers.training.config import TrainConfig
+from mapformers.tasks.task import Batch, Metric, Settings, Task
 
 
-class WalkTask(Task[World]):
-    """Tokens: the actions, then what can be found. All targets are learned from.
+class WalkTask(Task[Settings]):
+    """Tokens: the actions, then what can be found. The model learns from all targets.
 
-    Scored are revisits to places that are not empty, since "empty" is the answer of a player without a map;
-    ``accuracy_all_revisits`` counts the empty ones too.
+    ``accuracy`` is scored on revisits to places that are not empty, because "empty" is the best answer of a player
+    without a map. ``accuracy_all_revisits`` counts revisits to empty places too.
     """
 
     empty_id: int | None = None
-    """The token of an empty place, where places can be empty."""
+    """The token of an empty place; None if no place can be empty."""
 
     @abstractmethod
-    def trace(self, actions: Sequence[int], settings: World) -> list[Any]:
-        """Where each action leads, by the rules of the world alone: any hashable name of a place, equal when it is
-        the same place."""
+    def trace(self, actions: Sequence[int], settings: Settings) -> list[Any]:
+        """The place to which each action leads, by the rules of the world alone.
+
+        A place is any hashable value; two values are equal when they are the same place.
+        """
 
     def walk_batch(self, actions: Tensor, places: Tensor, contents: Tensor, **info: Tensor) -> Batch:
-        """The batch of walks (B, T): ``places`` numbers where each action led, ``contents`` is what a place would
-        hold if it were first seen at that time."""
+        """The batch of B walks of T steps.
+
+        ``actions``   (B, T) tokens of the actions.
+        ``places``    (B, T) the number of the place to which each action leads.
+        ``contents``  (B, T) what that place holds if this is its first visit.
+        """
         first = first_visits(places)
         observations = contents.gather(1, first)
         sequence = torch.stack((actions, observations), dim=2).flatten(1)  # (B, 2T): a₁ o₁ a₂ o₂ …
         targets = sequence[:, 1:]
         revisit = torch.zeros_like(targets, dtype=torch.bool)
-        revisit[:, 0::2] = first < torch.arange(actions.shape[1])  # o_t is the target at a_t, the even places
+        revisit[:, 0::2] = first < torch.arange(actions.shape[1])  # o_t is the target at a_t, an even index
         return Batch(
             tokens=sequence[:, :-1],
             targets=targets,
@@ -46,57 +52,62 @@ class WalkTask(Task[World]):
             info={**info, "first_visit": first, "revisit": revisit},
         )
 
-    def training(self, scale: str) -> TrainConfig:
-        """Navigation's, of which the paper gives them; of other walks it says nothing.
+    def training(self, scale: str) -> dict[str, Any]:
+        """The settings of navigation. The paper gives them for navigation alone; the other walks use the same.
 
         # paper: 700 k sequences, batch 128, lr 3e-4, no warm-up named; here at `cpu`: see docs/fidelity.md
         """
-        return {
-            "smoke": TrainConfig(
-                sequences=320,
-                batch_size=16,
-                warmup_steps=5,
-                driftless_steps=5,
-                eval_every=10,
-                eval_sequences=16,
-                final_sequences=16,
-            ),
-            "cpu": TrainConfig(sequences=40_000, batch_size=32, driftless_steps=250),
-            "paper": TrainConfig(sequences=700_000, batch_size=128, lr=3e-4, warmup_steps=0),
-        }[scale]
+        scales: dict[str, dict[str, Any]] = {
+            "smoke": {
+                "sequences": 320,
+                "batch_size": 16,
+                "warmup_steps": 5,
+                "zero_mean_steps": 5,
+                "eval_every": 10,
+                "eval_sequences": 16,
+                "final_sequences": 16,
+            },
+            "cpu": {"sequences": 40_000, "batch_size": 32, "zero_mean_steps": 250},
+            "paper": {"sequences": 700_000, "batch_size": 128, "lr": 3e-4, "warmup_steps": 0},
+        }
+        return scales[scale]
 
     def score(self, logits: Tensor, batch: Batch) -> dict[str, Metric]:
         right = logits.argmax(dim=-1) == batch.targets
-        scores = {"accuracy": Metric.share(right, batch.score_mask)}
+        scores = {"accuracy": Metric.fraction(right, batch.score_mask)}
         if self.empty_id is not None:
-            scores["accuracy_all_revisits"] = Metric.share(right, batch.info["revisit"].to(right.device))
+            scores["accuracy_all_revisits"] = Metric.fraction(right, batch.info["revisit"].to(right.device))
         return scores
 
 
 def contents(draws: Tensor, p_empty: float, empty_id: int, n_objects: int) -> Tensor:
-    """Empty with probability ``p_empty``, otherwise one of the objects that follow ``empty_id``, by one uniform
-    number each."""
+    """What places hold, from one uniform random number each.
+
+    A place is empty with probability ``p_empty``. Otherwise it holds one of the ``n_objects`` tokens that follow
+    ``empty_id``, uniformly at random.
+    """
     filled = (draws - p_empty) / max(1 - p_empty, 1e-12)
     objects = empty_id + 1 + choice(filled.clamp(min=0), n_objects)
     return torch.where(draws < p_empty, empty_id, objects)
 
 
 def first_visits(places: Tensor) -> Tensor:
-    """For every time the first time the same place was visited, (B, T) -> (B, T); itself if never before."""
+    """For every step, the step at which its place was first visited: (B, T) -> (B, T)."""
     ordered, order = places.sort(dim=1, stable=True)
-    opens = torch.ones_like(ordered, dtype=torch.bool)
-    opens[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    ranks = torch.arange(places.shape[1])
-    opener = torch.where(opens, ranks, 0).cummax(dim=1).values  # where in the sorted row the group begins
-    return torch.empty_like(order).scatter_(1, order, order.gather(1, opener))
+    begins_group = torch.ones_like(ordered, dtype=torch.bool)
+    begins_group[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    index = torch.arange(places.shape[1])
+    group_start = torch.where(begins_group, index, 0).cummax(dim=1).values  # index in the sorted row
+    return torch.empty_like(order).scatter_(1, order, order.gather(1, group_start))
 
 
 def choice(uniform: Tensor, n: int | Tensor) -> Tensor:
-    """A whole number below n from a uniform one in [0, 1)."""
-    most = n - 1 if isinstance(n, Tensor) else torch.tensor(n - 1)
-    return (uniform * n).long().minimum(most)
+    """Whole numbers from 0 to n − 1, uniformly at random, from uniform random numbers in [0, 1)."""
+    largest = n - 1 if isinstance(n, Tensor) else torch.tensor(n - 1)
+    return (uniform * n).long().minimum(largest)
 
 
 def object_names(n: int) -> list[str]:
+    """The names of n objects: A, B, C, … or, if there are more than 26, o0, o1, o2, …"""
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     return [letters[i] if n <= len(letters) else f"o{i}" for i in range(n)]

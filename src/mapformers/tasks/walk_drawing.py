@@ -1,15 +1,17 @@
-"""A walk as a person would read it: its tokens, and in one or two dimensions the part of the world it has seen."""
+"""A walk as text for a person to read: its tokens and, in one or two dimensions, a picture of the cells it has seen."""
 
 from collections.abc import Sequence
 
 Cell = tuple[int, ...]
-KEY = "[ ] a scored revisit"
+LEGEND = "[ ] a scored revisit"
 
 
 def draw_walk(names: Sequence[str], displacement: Sequence[Cell], first_visit: Sequence[int], empty: str) -> str:
-    """``names`` are a₁ o₁ a₂ o₂ …; ``displacement`` is where each action led, before the torus wraps it.
+    """The text of one walk. Scored revisits (to cells that are not empty) are in brackets.
 
-    Revisits to cells that are not empty, which are what is scored, stand in brackets.
+    ``names``         the names of the tokens a₁ o₁ a₂ o₂ …
+    ``displacement``  the cell to which each action leads, before it wraps around the torus.
+    ``first_visit``   for each step, the step at which its cell was first visited.
     """
     actions, seen = names[0::2], names[1::2]
     pairs = []
@@ -19,15 +21,15 @@ def draw_walk(names: Sequence[str], displacement: Sequence[Cell], first_visit: S
     lines = [", ".join(pairs[i : i + 16]) for i in range(0, len(pairs), 16)]
     if len(displacement[0]) <= 2:
         lines += ["", *_picture([(*cell, 0)[:2] for cell in displacement], seen)]
-        start = "" if any(not any(cell) for cell in displacement) else "S start, "  # unless it was seen later
-        lines += ["", f"{start}letters and dots what was seen (the torus unrolled), {KEY}"]
+        start = "" if any(not any(cell) for cell in displacement) else "S start, "  # unless the walk came back to it
+        lines += ["", f"{start}letters and dots what was seen (the torus unrolled), {LEGEND}"]
     else:
-        lines += ["", KEY]
+        lines += ["", LEGEND]
     return "\n".join(lines)
 
 
 def _picture(cells: Sequence[Cell], seen: Sequence[str]) -> list[str]:
-    """The seen part of the world, y upwards; the start cell is S unless it was seen later."""
+    """The cells that were seen, y upwards. The start cell is S unless the walk came back to it."""
     world = {(0, 0): "S", **dict(zip(cells, seen))}
     columns = range(min(x for x, _ in world), max(x for x, _ in world) + 1)
     rows = range(max(y for _, y in world), min(y for _, y in world) - 1, -1)

@@ -1,1 +1,20 @@
-"""Training: the loop, optimiser and schedules, checkpoints, progress, run folders."""
+"""Training: `mf.train`, and what a loop of one's own needs to get the models of the tables.
+
+:func:`zero_mean_movement` in the first steps, :func:`build_optimizer` (AdamW, decay on matrices only) and
+:func:`set_learning_rate` are all that `mf.train` does to a model besides stepping; see docs/training.md.
+"""
+
+from mapformers.runs.config import TrainConfig
+from mapformers.training.optimizer import build_optimizer, learning_rate, set_learning_rate
+from mapformers.training.train import resume, train
+from mapformers.training.zero_mean import zero_mean_movement
+
+__all__ = [
+    "TrainConfig",
+    "build_optimizer",
+    "learning_rate",
+    "resume",
+    "set_learning_rate",
+    "train",
+    "zero_mean_movement",
+]

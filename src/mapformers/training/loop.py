@@ -6,8 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -17,31 +16,42 @@ from rich.console import Console
 from torch import nn
 
 from mapformers.errors import UserError, require
-from mapformers.evaluation import evaluate
+from mapformers.evaluation import evaluate, evaluate_splits
+from mapformers.files import write_json
+from mapformers.runs import checkpoint
+from mapformers.runs.config import RunConfig
+from mapformers.runs.folder import RunFolder
+from mapformers.runs.provenance import provenance
 from mapformers.seeding import generator
 from mapformers.tasks import Batch, Metric
-from mapformers.training import checkpoint
-from mapformers.training.backend import describe, is_main_process, tracking
-from mapformers.training.files import write_json
+from mapformers.training.backend import describe, is_main_process, start, tracking
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
 from mapformers.training.progress import TrainingProgress
-from mapformers.training.run import RunConfig, RunFolder, provenance, without_nan
+from mapformers.training.zero_mean import zero_mean_movement
 
 
 class Trainer:
     """One run in a folder. Batch number n is a function of (seed, n), so a run can stop and go on anywhere.
 
     Several processes (`torchrun`, `accelerate launch`) each take their part of every batch; the first of them
-    speaks, measures and writes for all.
+    speaks, measures and writes for all. ``model``: a module of one's own from tokens to logits.
     """
 
-    def __init__(self, config: RunConfig, folder: RunFolder, console: Console | None = None, title: str = "training"):
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: RunFolder,
+        console: Console | None = None,
+        title: str = "training",
+        model: nn.Module | None = None,
+    ):
         self.config, self.folder, self.title = config, folder, title
         self.console = (console or Console(stderr=True)) if is_main_process() else Console(quiet=True)
         self.task = config.build_task()
-        self.model = config.build_model()
+        self.iid = self.task.split_settings("iid")
+        self.model = config.build_model() if model is None else model
         self.optimizer = build_optimizer(self.model, config.train)
-        self.accelerator = config.backend.start(folder.path)
+        self.accelerator = start(config.backend, folder.path)
         self.parallel, self.stepper = self.accelerator.prepare(self.model, self.optimizer)
         self.parts = self.accelerator.num_processes * config.backend.accumulate
         batch = config.train.batch_size
@@ -84,6 +94,9 @@ class Trainer:
         train = self.config.train
         self.started = time.monotonic() - self.seconds
         hardware = describe(self.accelerator, self.config.backend)
+        self.provenance = provenance(
+            hardware, self.config
+        )  # of the sources as they are now, whatever is edited meanwhile
         with (
             tracking(self.accelerator, {"title": self.title, "seed": self.config.seed}, self.step),
             interruptible() as asked_to_stop,
@@ -98,26 +111,26 @@ class Trainer:
                     raise KeyboardInterrupt
                 if self.step % train.checkpoint_every == 0 and self.step < train.steps:
                     self._save()
-        self._hold_paths_still(False)
+        zero_mean_movement(self.model, False)
         if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
             self._save()
-        result = [self._measure(hardware) if self.is_main else {}]
+        result = [self._measure() if self.is_main else {}]
         if self.accelerator.num_processes > 1:
             broadcast_object_list(result)
         return result[0]
 
-    def _measure(self, hardware: dict[str, Any]) -> dict[str, Any]:
+    def _measure(self) -> dict[str, Any]:
         train = self.config.train
         if self.config.backend.precision != "float32":  # `mapformers eval` and others read the weights as float32
             self.accelerator.unwrap_model(self.parallel, keep_fp32_wrapper=False)
         result = {
-            "splits": measure_splits(self.model, self.config, n_sequences=train.final_sequences),
+            "splits": evaluate_splits(self.model, self.task, n_sequences=train.final_sequences),
             "steps": self.step,
             "sequences": self.step * train.batch_size,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "seed": self.config.seed,
             "wall_seconds": round(self.seconds, 1),
-            **provenance(hardware),
+            **self.provenance,
         }
         write_json(self.folder.result_file, result)
         return result
@@ -131,14 +144,15 @@ class Trainer:
     def _one_step(self, progress: TrainingProgress) -> None:
         train = self.config.train
         rate = set_learning_rate(self.optimizer, self.step, train)
-        self._hold_paths_still(self.step < train.driftless_steps)
+        zero_mean_movement(self.model, self.step < train.zero_mean_steps)
         self.optimizer.zero_grad(set_to_none=True)
         logged = (self.step + 1) % train.log_every == 0 or self.step + 1 == train.steps
         loss, scores = 0.0, []
-        for batch, share in self._parts_of_batch():
+        for batch, weight in self._parts_of_batch():
             with self.accelerator.accumulate(self.parallel):
-                logits = self.parallel(batch.tokens)
-                part = self.task.loss(logits, batch) * share if share else 0.0 * logits.sum()
+                output = self.parallel(batch.tokens)
+                logits = getattr(output, "logits", output)
+                part = self.task.loss(logits, batch) * weight if weight else 0.0 * logits.sum()
                 self.accelerator.backward(part)
                 loss += part.item()
                 if logged:
@@ -154,16 +168,16 @@ class Trainer:
             self._evaluate()
 
     def _parts_of_batch(self) -> Iterator[tuple[Batch, float]]:
-        """This process's parts of the batch, each with its share: how many of the targets are in it, 1 on average.
+        """This process's parts of the batch, each with its weight: how many of the targets are in it, 1 on average.
 
-        The mean over parts of loss × share is then the mean over all targets, however they are distributed.
+        The mean over parts of loss × weight is then the mean over all targets, however they are distributed.
         """
         train, backend = self.config.train, self.config.backend
         first = self.accelerator.process_index * backend.accumulate
         batches = []
         for part in range(first, first + backend.accumulate):
             stream = generator(self.config.seed, "train", self.step)
-            batches.append(self.task.sample("iid", train.batch_size, stream, part=(part, self.parts)))
+            batches.append(self.task.sample(self.iid, train.batch_size, stream, part=(part, self.parts)))
         if self.parts == 1:
             yield batches[0].to(self.accelerator.device), 1.0
             return
@@ -177,11 +191,6 @@ class Trainer:
         if not math.isfinite(value):
             rate = self.config.train.lr
             raise UserError(f"The {name} became {value} at step {self.step}; lower --lr (now {rate:g}).")
-
-    def _hold_paths_still(self, still: bool) -> None:
-        for module in self.model.modules():
-            if hasattr(module, "driftless"):
-                module.driftless = still  # type: ignore[assignment]
 
     def _log(self, progress: TrainingProgress, loss: float, score: Metric, norm: float, rate: float) -> None:
         loss, score = self._over_processes(loss, score)
@@ -201,7 +210,7 @@ class Trainer:
     def _evaluate(self) -> None:
         if self.is_main:
             train, seed = self.config.train, self.config.seed + 1
-            scores = evaluate(self.model, self.task, "iid", n_sequences=train.eval_sequences, seed=seed)
+            scores = evaluate(self.model, self.task, self.iid, n_sequences=train.eval_sequences, seed=seed)
             figures = {name: float(value) for name, value in scores.items()}
             self._write({"step": self.step, "split": "iid", **figures, "seconds": round(self._elapsed(), 1)}, "iid")
 
@@ -219,8 +228,7 @@ class Trainer:
         return bool(self.accelerator.reduce(torch.tensor(int(asked), device=self.accelerator.device)).item())
 
     def _resume_command(self) -> str:
-        names = f"--task {self.config.task} --model {self.config.model.layers[0].name} --seed {self.config.seed}"
-        return f"mapformers train {names} --resume --out {shlex.quote(str(self.folder.path))}"
+        return f"mapformers train --resume --out {shlex.quote(str(self.folder.path))}"
 
     def _save(self) -> None:
         self.seconds = self._elapsed()
@@ -240,24 +248,6 @@ def _in_words(hardware: dict[str, Any]) -> str:
     compiled = ", compiled" if hardware["compiled"] else ""
     name = hardware.get("name", hardware["device"])
     return f"Training on {name}, {processes}{threads}{hardware['precision']}{compiled}."
-
-
-def measure_splits(
-    model: nn.Module, config: RunConfig, splits: list[str] | None = None, n_sequences: int = 512, seed: int = 0
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Every metric of every split, with its count, as plain data."""
-    task = config.build_task()
-    return {
-        split: {
-            name: _plain(metric)
-            for name, metric in evaluate(model, task, split, n_sequences=n_sequences, seed=seed).items()
-        }
-        for split in splits or list(task.splits)
-    }
-
-
-def _plain(metric: Metric) -> dict[str, Any]:
-    return {"value": without_nan(float(metric)), "count": metric.count}
 
 
 @contextmanager
@@ -283,29 +273,3 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def train(config: RunConfig, out: Path, console: Console | None = None, title: str = "training") -> dict[str, Any]:
-    """Start a run in a new folder and train it to the end."""
-    folder = RunFolder(out)
-    if is_main_process():
-        folder.require_new()
-    trainer = Trainer(config, folder, console, title)  # a model that cannot be built leaves no folder
-    with _owned(folder):
-        if trainer.is_main:
-            RunFolder.create(out, config)
-        return trainer.run()
-
-
-def resume(out: Path, console: Console | None = None, title: str = "training") -> dict[str, Any]:
-    """Go on with the run in a folder, from its newest whole checkpoint."""
-    folder, config = RunFolder.open(out)
-    trainer = Trainer(config, folder, console, title)
-    with _owned(folder):
-        trainer.restore()
-        return trainer.run()
-
-
-def _owned(folder: RunFolder) -> AbstractContextManager[None]:
-    """The folder to this run alone; of several processes the first one holds it for all."""
-    return folder.lock() if is_main_process() else nullcontext()

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from mapformers.training.config import TrainConfig
+from mapformers.runs.config import TrainConfig
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
@@ -19,10 +19,12 @@ def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Para
     """(those that decay, those that do not): matrices, less what a module names in its ``no_decay``."""
     decaying: list[nn.Parameter] = []
     plain: list[nn.Parameter] = []
+    seen: set[nn.Parameter] = set()  # a tied weight has several names
     for module in model.modules():
         exempt: set[str] = getattr(module, "no_decay", set())
         for name, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad:
+            if parameter.requires_grad and parameter not in seen:
+                seen.add(parameter)
                 (decaying if parameter.dim() >= 2 and name not in exempt else plain).append(parameter)
     return decaying, plain
 

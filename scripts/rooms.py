@@ -1,0 +1,141 @@
+"""The graph of rooms: which folder of the library imports which. Imports go one way, from the top of ROOMS down.
+
+python scripts/rooms.py            print the graph
+python scripts/rooms.py --draw     draw it into docs/images/rooms.png and refresh the list in CONTRIBUTING.md
+"""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent
+SOURCE = PROJECT / "src" / "mapformers"
+FLOOR = ("errors", "files", "seeding", "config", "registry", "plugins")
+# From the floor up: a room may import those before it.
+ROOMS = (
+    "floor", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training",
+    "analysis", "reports", "recipes", "launch", "benchmarks", "cli",
+)  # fmt: skip
+
+
+def room_of(module: str) -> str:
+    """``mapformers.modules.attention`` -> modules; the files of the floor are one room, model and its config one."""
+    parts = module.split(".")
+    first = parts[1] if len(parts) > 1 else "api"
+    if not ((SOURCE / first).is_dir() or (SOURCE / f"{first}.py").exists()):
+        return "api"  # a name that `mapformers` itself offers
+    return {"model_config": "model", "__main__": "cli"}.get(first, "floor" if first in FLOOR else first)
+
+
+def module_of(path: Path) -> str:
+    parts = ["mapformers", *path.relative_to(SOURCE).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> set[str]:
+    """Every module of the library that a file imports, wherever in the file it does so."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names if name.name.split(".")[0] == "mapformers"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "mapformers":
+            if node.module == "mapformers":
+                found |= {f"mapformers.{name.name}" for name in node.names}
+            else:
+                found.add(str(node.module))
+    return found
+
+
+def graph() -> dict[str, set[str]]:
+    """Room -> the other rooms it imports. The API itself (`__init__.py`) only names things and is left out."""
+    edges: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for path in sorted(SOURCE.rglob("*.py")):
+        room = room_of(module_of(path))
+        if room != "api":
+            edges.setdefault(room, set()).update({room_of(module) for module in imports_of(path)} - {room, "api"})
+    return edges
+
+
+def wrong_way(edges: dict[str, set[str]]) -> list[str]:
+    """Imports from a room to a later one, and rooms that ROOMS does not know."""
+    order = {room: index for index, room in enumerate(ROOMS)}
+    unknown = [f"{room} is not in ROOMS" for room in edges if room not in order]
+    known = {room: targets for room, targets in edges.items() if room in order}
+    return unknown + [
+        f"{room} imports {target}"
+        for room, targets in known.items()
+        for target in sorted(targets)
+        if order.get(target, len(order)) >= order[room]
+    ]
+
+
+def nearest(edges: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The graph without what follows from it: an arrow past a room that itself leads there is left out."""
+
+    def reach(room: str) -> set[str]:
+        return set().union(*({target} | reach(target) for target in edges[room]))
+
+    return {
+        room: {t for t in targets if not any(t in reach(other) for other in targets - {t})}
+        for room, targets in edges.items()
+    }
+
+
+def listing(edges: dict[str, set[str]]) -> str:
+    order = ROOMS.index
+    lines = [f"{room:<11} imports {', '.join(sorted(edges[room], key=order)) or 'nothing'}" for room in ROOMS]
+    return "\n".join(lines)
+
+
+def draw(edges: dict[str, set[str]], path: Path) -> None:
+    """Rooms from the floor up, an arrow from each to the nearest ones it imports."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.patches import FancyArrowPatch
+
+    height = {room: index for index, room in enumerate(ROOMS)}
+    figure, axes = plt.subplots(figsize=(7, 8.5))
+    for room, y in height.items():
+        axes.text(
+            0, y, room, ha="center", va="center", fontsize=11,
+            bbox={"boxstyle": "round,pad=0.35", "facecolor": "#eef2f7", "edgecolor": "#44597a"},
+        )  # fmt: skip
+    for room, targets in nearest(edges).items():
+        for target in targets:
+            gap = height[room] - height[target]
+            right = gap % 2 == 0
+            x = 0.0 if gap == 1 else (0.55 if right else -0.55)
+            bend = 0.0 if gap == 1 else (-0.35 if right else 0.35)
+            arrow = FancyArrowPatch(
+                (x, height[room] - (0.33 if gap == 1 else 0)), (x, height[target] + (0.33 if gap == 1 else 0)),
+                connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=11, color="#44597a", lw=1.1,
+            )  # fmt: skip
+            axes.add_patch(arrow)
+    axes.set_xlim(-3.2, 3.2)
+    axes.set_ylim(-0.8, len(ROOMS) - 0.2)
+    axes.axis("off")
+    axes.set_title("Rooms from the floor up; an arrow points to what a room imports", fontsize=11)
+    figure.savefig(path, dpi=130, bbox_inches="tight")
+    plt.close(figure)
+
+
+def contributing(edges: dict[str, set[str]]) -> str:
+    """CONTRIBUTING.md with its block of rooms as they are now."""
+    text = (PROJECT / "CONTRIBUTING.md").read_text()
+    block = f"![The graph of rooms](docs/images/rooms.png)\n\n```\n{listing(edges)}\n```"
+    marks = "<!-- rooms:begin -->", "<!-- rooms:end -->"
+    return re.sub(f"{marks[0]}.*?{marks[1]}", lambda _: f"{marks[0]}\n{block}\n{marks[1]}", text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    found = graph()
+    print(listing(found))
+    for fault in wrong_way(found):
+        print(f"wrong way: {fault}", file=sys.stderr)
+    if "--draw" in sys.argv:
+        draw(found, PROJECT / "docs" / "images" / "rooms.png")
+        (PROJECT / "CONTRIBUTING.md").write_text(contributing(found))
+    sys.exit(bool(wrong_way(found)))

@@ -1,0 +1,153 @@
+"""`mapformers report`: print a table of the paper beside ours, in any format; write the pages of results."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+
+from mapformers.benchmarks.report import REPORTS, benchmark_page, benchmark_section
+from mapformers.cli.parse import parse
+from mapformers.errors import require
+from mapformers.files import clear_file_errors, read_json, write_atomically, write_json
+from mapformers.recipes import RECIPES, TableView
+from mapformers.recipes.pages import recipe_page, recipe_section
+from mapformers.recipes.record import read_record, results_file
+from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block
+from mapformers.reports.table import Format
+from mapformers.runs.config import Scale
+
+DESCRIPTION = """Print a table of the paper beside what was measured.
+
+  mapformers report table2
+  mapformers report table2 --format latex
+  mapformers report --write       refresh README.md, docs/results.md and docs/results/ of the checkout one is in
+"""
+INTRODUCTION = """Figures in brackets are the paper's; ours are means ± standard deviations over seeds.
+All choices are made on the iid split; OOD splits are only reported. Each table has a page of its own with what
+rule-based players score, every seed, curves, settings and commands."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    recipe: tyro.conf.Positional[str | None] = None
+    """A name from `mapformers list recipes` (all that have results unless given)."""
+    scale: Scale = "cpu"
+    """Which results."""
+    format: Format = "terminal"
+    """How tables are written; LaTeX needs the package booktabs."""
+    results: Path = Path("results")
+    """Where RECIPE.json is kept."""
+    write: bool = False
+    """Also refresh README.md, docs/results.md and docs/results/ of the checkout one is in."""
+    demo: Path | None = None
+    """With --write: a demo folder whose figures and picture become those of the README."""
+
+
+def main(args: Sequence[str]) -> int:
+    asked = parse(Arguments, args, "mapformers report", DESCRIPTION)
+    names = [asked.recipe] if asked.recipe else list(RECIPES)
+    measured = [name for name in names if results_file(asked.results, RECIPES[name].name, asked.scale).exists()]
+    require(
+        bool(measured),
+        f"{asked.results} has no results of {' or '.join(names)} at {asked.scale} scale; "
+        f"run `mapformers reproduce {names[0]}` first.",
+    )
+    for name in measured:
+        recipe, record = RECIPES[name], read_record(results_file(asked.results, name, asked.scale))
+        for table in (table for view in recipe.views for table in view.tables(recipe, record)):
+            if asked.format == "terminal":
+                Console().print(table)
+            else:
+                print(table.render(asked.format))
+    if asked.write:
+        if asked.demo is not None:
+            adopt_demo(asked.demo, Path())
+        for path in write_documents(Path()):
+            print(f"wrote {path}")
+    return 0
+
+
+def adopt_demo(demo: Path, root: Path) -> None:
+    """Make a demo's figures and picture those that the documents show."""
+    write_json(root / "results" / "demo.json", read_record(demo / "demo.json"))
+    picture = root / "docs" / "images" / "demo.png"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(picture, (demo / "map.png").read_bytes())
+
+
+def write_documents(root: Path) -> list[Path]:
+    """Refresh every generated document and figure, remove pages whose results are gone; returns what changed."""
+    changed = []
+    wanted = documents(root)
+    with clear_file_errors("write to", root / "docs"):
+        for path in sorted((root / "docs" / "results").glob("*.md")):
+            if path not in wanted:
+                path.unlink()
+                changed.append(path)
+        for path, content in wanted.items():
+            if not path.exists() or path.read_text() != content:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(path, content.encode())
+                changed.append(path)
+        for name, record in recipe_records(root).items():
+            for view in RECIPES[name].views:
+                for file, draw in view.figures(RECIPES[name], record).items():
+                    picture = root / "docs" / "images" / file
+                    before = picture.read_bytes() if picture.exists() else b""
+                    draw(picture)
+                    changed += [picture] if picture.read_bytes() != before else []
+    return changed
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """Each generated document and what it should contain now."""
+    recipes = recipe_records(root)
+    files = {name: root / "results" / f"bench-{name}.json" for name in REPORTS}
+    benchmarks = {name: read_json(file) for name, file in files.items() if file.exists()}
+    pages = root / "docs" / "results"
+    found = {root / "docs" / "results.md": results_page(recipes, benchmarks)}
+    found |= {pages / f"{name}.md": recipe_page(RECIPES[name], record) for name, record in recipes.items()}
+    found |= {pages / f"bench-{name}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
+    return found | demo_documents(root)
+
+
+def recipe_records(root: Path) -> dict[str, dict[str, Any]]:
+    """The record of every recipe that has one at cpu scale."""
+    files = {name: results_file(root / "results", name, "cpu") for name in RECIPES}
+    return {name: read_record(file) for name, file in files.items() if file.exists()}
+
+
+def results_page(recipes: Mapping[str, Mapping[str, Any]], benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
+    """docs/results.md: the tables of the paper first, then ours, then benchmarks."""
+    ours_last = sorted(recipes, key=lambda name: (not RECIPES[name].paper, name))
+    missing = [name for name in RECIPES if name not in recipes]
+    return join_sections(
+        "# Results",
+        f"{WRITTEN_BY}\n{INTRODUCTION}",
+        *(recipe_section(RECIPES[name], recipes[name]) for name in ours_last),
+        f"Not run yet: {', '.join(missing)}." if missing else "",
+        *(benchmark_section(name, record) for name, record in benchmarks.items()),
+    )
+
+
+def demo_documents(root: Path) -> dict[Path, str]:
+    """The README with the demo's table in it, and a page on where that comes from."""
+    file, readme, recipe = root / "results" / "demo.json", root / "README.md", RECIPES["table2"]
+    if not file.exists():
+        return {}
+    record, view = read_record(file), TableView()
+    page = join_sections(
+        "# demo: what `mapformers demo` prints",
+        f"{WRITTEN_BY} The README shows the same table.",
+        view.table(recipe, record, "2D").render("markdown"),
+        "## Origin",
+        origins(record["runs"]),
+    )
+    table = view.table(recipe, record, "2D", marks=False).render("markdown").strip()
+    return {
+        readme: replace_block(readme.read_text(), "demo", table),
+        root / "docs" / "results" / "demo.md": page,
+    }

@@ -1,0 +1,1 @@
+"""Where the cells of a recipe run: processes of this machine."""

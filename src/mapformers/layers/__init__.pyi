@@ -1,0 +1,455 @@
+# Written by scripts/api.py from the options of every layer; change those, then run it again.
+# ruff: noqa
+import math
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from mapformers.modules.context import Context
+from mapformers.modules.mixer import Mixer
+
+def classes() -> dict[str, type]: ...
+
+class CoPE(Mixer):
+    """Each query decides which keys count, and a key is as far away as the sum of what counts from it on.
+
+    g_ij = σ(q_i·k_j/√D), p_ij = Σ_{t=j..i} g_it, at most npos − 1. Of whole positions the logit is q_i·e[p], in between
+    it is interpolated, and the gradient reaches p through the weights of that interpolation.
+
+    A gate is 0 wherever the query may not look: the future, other documents, padding. Without ``self_key`` this holds
+    of the query's own key too: p_ij = Σ_{t=j..i−1} g_it, so the token before the query is at g_{i,i−1}, not at
+    g_{i,i−1} + g_ii; the first token of a document, which sees itself alone, is at g_ii. The temperature divides the
+    sum of both logits and leaves the gates as they are.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        attn_temperature: Divides the final attention logits, once.
+        npos: Positions that are told apart, 0 to npos − 1; whatever lies farther back is at the last one.
+        cope_scaling: What 1/√D scales: content and position (the authors' code), or the content alone (their appendix).
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        self_key: bool = True,
+        attn_temperature: float = 1.0,
+        npos: int = 64,
+        cope_scaling: Literal["all", "content"] = "all",
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class Mamba(Mixer):
+    """Ā_t = exp(−|Δ_t| exp(A_log)), diagonal and real: it can forget, and cannot turn back (A.3).
+
+    B̄_t = Δ_t B_t, as in the authors' code.  # paper: zero-order hold, (ΔA)⁻¹(exp(ΔA) − 1)ΔB; here: its first order
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        d_state: Numbers of state per channel, N.
+        expand: Channels over d_model, E.
+        conv: A causal convolution over the last few tokens before anything is read from them.
+        conv_size: Tokens that the convolution sees.
+        dt_rank: Numbers from which the steps Δ of all channels are made (None: d_model/16, rounded up).
+        delta: The step Δ of a channel: softplus(·), above 0, or signed, so that a step can be taken back.
+        input_gate: What scales the input: B̄ = ΔB, so that what does not step writes nothing, or B̄ = B.
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        d_state: int = 16,
+        expand: int = 2,
+        conv: bool = True,
+        conv_size: int = 4,
+        dt_rank: int | None = None,
+        delta: Literal["softplus", "signed"] = "softplus",
+        input_gate: Literal["delta", "none"] = "delta",
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class MAmPa(Mixer):
+    """A state-space model whose state turns. ``MAmPa(…)`` is one of its two forms, as ``pathlib.Path(…)`` is.
+
+    With a rank it is :class:`PathMAmPa`, with ``rank=None`` :class:`SteppedMAmPa`.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        d_state: Numbers of state per channel, N; two for each rotation.
+        expand: Channels over d_model, E.
+        conv: A causal convolution over the last few tokens before anything is read from them.
+        conv_size: Tokens that the convolution sees.
+        dt_rank: Numbers from which the steps Δ of all channels are made (None: d_model/16, rounded up).
+        delta: The step Δ of a channel: softplus(·), above 0, or signed, so that a step can be taken back.
+        input_gate: What scales the input: B̄ = ΔB, so that what does not step writes nothing, or B̄ = B.
+        omega_max: Fastest angular velocity at the start.
+        base: Steps after which the slowest block closes its circle at the start.
+        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        rank: Dimensions of the inner movement Δ_in, shared by the channels of a head; None: a step Δ for each channel.
+        groups: With a rank: in how many groups the channels of a head fall; each turns at velocities of its own.
+        decay: Whether the state also decays, by exp(−|Δ|·exp(A_log)).
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        d_state: int = 32,
+        expand: int = 2,
+        conv: bool = False,
+        conv_size: int = 4,
+        dt_rank: int | None = None,
+        delta: Literal["softplus", "signed"] = "signed",
+        input_gate: Literal["delta", "none"] = "none",
+        omega_max: float = 2 * math.pi,
+        base: float = 64.0,
+        learn_omega: bool = True,
+        rank: int | None = 2,
+        groups: int = 8,
+        decay: bool = False,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class MapEM(Mixer):
+    """Its places are q_p = R(θ_t) q₀ᵖ and k_p = R(θ_t) k₀ᵖ: absolute position, in a population of its own.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        attn_temperature: Divides the final attention logits, once.
+        omega_max: Fastest angular velocity at the start.
+        base: Steps after which the slowest block closes its circle at the start.
+        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        rank: Dimensions of the inner movement Δ_in.
+        attend: What is compared: observation and structure (os), structure alone (s), observation alone (o), or the two by gates that every token learns to set (gated).
+        origins: q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7).
+        origin_std: Spread of the origins at the start (None: 0.4 with os, 0.8 with s).
+        qk_scale: W_q and W_k at the start, over N(0, 1/n_in).
+        project_position: A learned projection C of the position before it is compared (eq. EM_SSM).
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        self_key: bool = True,
+        attn_temperature: float = 1.0,
+        omega_max: float = 2 * math.pi,
+        base: float = 64.0,
+        learn_omega: bool = True,
+        rank: int = 2,
+        attend: Literal["os", "s", "o", "gated"] = "os",
+        origins: Literal["equal", "independent", "shared"] = "equal",
+        origin_std: float | None = None,
+        qk_scale: float = 0.5,
+        project_position: bool = False,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class MapEMNC(Mixer):
+    """Its places are q_p = P_t q₀ᵖ and k_p = P_t k₀ᵖ with P_t = W_t … W_1.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        attn_temperature: Divides the final attention logits, once.
+        omega_max: Fastest angular velocity at the start.
+        base: Steps after which the slowest block closes its circle at the start.
+        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        block: n of SO(n): a head is cut into blocks of this size.
+        rank: Dimensions of the inner movement Δ_in (None: no bottleneck, one number per generator and block).
+        attend: What is compared: observation and structure (os), structure alone (s), observation alone (o), or the two by gates that every token learns to set (gated).
+        origins: q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7).
+        origin_std: Spread of the origins at the start (None: 0.4 with os, 0.8 with s).
+        qk_scale: W_q and W_k at the start, over N(0, 1/n_in).
+        project_position: A learned projection C of the position before it is compared (eq. EM_SSM).
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        self_key: bool = True,
+        attn_temperature: float = 1.0,
+        omega_max: float = 2 * math.pi,
+        base: float = 64.0,
+        learn_omega: bool = True,
+        block: Literal[2, 3, 4, 6, 8] = 4,
+        rank: int | None = None,
+        attend: Literal["os", "s", "o", "gated"] = "os",
+        origins: Literal["equal", "independent", "shared"] = "equal",
+        origin_std: float | None = None,
+        qk_scale: float = 0.5,
+        project_position: bool = False,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class MapWM(Mixer):
+    """Queries and keys are rotated by the path integral of what the tokens do, instead of by their index.
+
+    ⟨R(θ_i) q_i, R(θ_j) k_j⟩ = q_iᵀ R(θ_j − θ_i) k_j: only the displacement between i and j counts.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        attn_temperature: Divides the final attention logits, once.
+        omega_max: Fastest angular velocity at the start.
+        base: Steps after which the slowest block closes its circle at the start.
+        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        rank: Dimensions of the inner movement Δ_in.
+        decay: Whether what lies far along the path also fades, each rotation block at a learned rate.
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        self_key: bool = True,
+        attn_temperature: float = 1.0,
+        omega_max: float = 2 * math.pi,
+        base: float = 64.0,
+        learn_omega: bool = True,
+        rank: int = 2,
+        decay: bool = False,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class MapWMNC(Mixer):
+    """q_iᵀ W_i … W_{j+1} k_j = ⟨P_iᵀ q_i, P_jᵀ k_j⟩, because W_i … W_{j+1} = P_i P_jᵀ for orthogonal P_t = W_t … W_1.
+
+    So queries and keys are turned by the *transposed* product, and any fused attention does the rest. With block 2 this
+    is :class:`MapWM` with Δ negated: there a key is carried forward to the query, here the query back to the key.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        attn_temperature: Divides the final attention logits, once.
+        omega_max: Fastest angular velocity at the start.
+        base: Steps after which the slowest block closes its circle at the start.
+        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        block: n of SO(n): a head is cut into blocks of this size.
+        rank: Dimensions of the inner movement Δ_in (None: no bottleneck, one number per generator and block).
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        self_key: bool = True,
+        attn_temperature: float = 1.0,
+        omega_max: float = 2 * math.pi,
+        base: float = 64.0,
+        learn_omega: bool = True,
+        block: Literal[2, 3, 4, 6, 8] = 4,
+        rank: int | None = None,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class NoPE(Mixer):
+    """softmax(q kᵀ/√D) v: the limit Δ = 0 of `mapwm`.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        attn_temperature: Divides the final attention logits, once.
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        self_key: bool = True,
+        attn_temperature: float = 1.0,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class PaTH(Mixer):
+    """softmax(s) v with s_ij = k_jᵀ H_{j+1} … H_i q_i / √D, j ≤ i.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        attn_temperature: Divides the final attention logits, once.
+        conv: Whether w_t also sees the two tokens before, by a convolution and SiLU.
+        path_rank: Dimensions of the bottleneck through which w_t is read from x_t.
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        self_key: bool = True,
+        attn_temperature: float = 1.0,
+        conv: bool = True,
+        path_rank: int = 32,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class RoPE(Mixer):
+    """Queries and keys are rotated by their index: the path integral of a movement that is 1 for every token.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        attn_temperature: Divides the final attention logits, once.
+        rope_base: Slowest period over 2π, in tokens.
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        self_key: bool = True,
+        attn_temperature: float = 1.0,
+        rope_base: float = 10000.0,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class TAPE(nn.Module):
+    """A whole layer for one's own model: norm, attention, norm and MLP, since its update reads the MLP's output.
+
+    ``last``  whether no TAPE layer follows: then nothing would read an update, and none is built.
+
+    >>> first, second = TAPE(64, 4), TAPE(64, 4, last=True)
+    >>> x, stream = first(torch.randn(2, 10, 64), return_stream=True)
+    >>> y = second(x, stream=stream)
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        mlp_ratio: Width of the MLP over d_model.
+        last: Whether no TAPE layer follows: then no update is built, since nothing would read it.
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        attn_temperature: Divides the final attention logits, once.
+        rope_base: Slowest period over 2π, in tokens.
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        mlp_ratio: int = 4,
+        last: bool = False,
+        self_key: bool = True,
+        attn_temperature: float = 1.0,
+        rope_base: float = 10000.0,
+    ) -> None: ...
+    def forward(self, x: Tensor, **settings: Any) -> Any: ...
+
+class TemT(Mixer):
+    """e_t = norm(act(e_{t−1} W_a)) at an action a, e_t = e_{t−1} elsewhere; q = k = e W_e, v = x W_x.
+
+    y_t = softmax(q_t K_{<t}ᵀ/√D) V_{<t} over the observations strictly earlier in the document; 0 where there are none.
+    Every head moves on a map of its own, with its own W_a, W_e and start e_0. The layer norm has no parameters. As W_a
+    counts at its own token, the query at an action already stands where the next observation will be made.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        action_ids: The tokens that are actions (those of the task); a model cannot be built without.
+        act: What follows the matrix of an action, before the norm.
+        attn_temperature: Divides the final attention logits, once.
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        action_ids: tuple[int, ...] = (),
+        act: Literal["linear", "relu", "tanh"] = "linear",
+        attn_temperature: float = 1.0,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...

@@ -1,0 +1,101 @@
+"""`mapwm`: MapFormer of working memory, rotary attention whose angle is path-integrated from the tokens.
+
+Paper: sec. 3.2 and A.5.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mapformers import lie
+from mapformers.errors import require
+from mapformers.modules.attention import Heads, attend, logits_step_by_step, masked_softmax, note_weights, remember
+from mapformers.modules.context import Context
+from mapformers.modules.fading import RATE_LOG_AT_START, fading_of, integrate_fading
+from mapformers.modules.layer import register_layer
+from mapformers.modules.mixer import Mixer
+from mapformers.modules.movement import MapOptions, PathIntegrator
+from mapformers.ops.fading_attention import fading_attention
+
+
+@dataclass(frozen=True)
+class MapWMOptions(MapOptions):
+    decay: bool = False
+    """Whether what lies far along the path also fades, each rotation block at a learned rate."""
+
+
+class Memory(NamedTuple):
+    keys: Tensor  # (B, H, S, D) rotated
+    values: Tensor  # (B, H, S, D)
+    coordinate: Tensor  # (B, H, r) float64: where the past ended
+    faded: Tensor | None = None  # (B, H, S, n_b) float64: with decay, how much had faded when each was seen
+
+
+class MapWM(Mixer):
+    """Queries and keys are rotated by the path integral of what the tokens do, instead of by their index.
+
+    ⟨R(θ_i) q_i, R(θ_j) k_j⟩ = q_iᵀ R(θ_j − θ_i) k_j: only the displacement between i and j counts.
+    """
+
+    Options = MapWMOptions
+    reads_both_ways = True
+    no_decay = {"rate_log"}
+    options: MapWMOptions
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        require(self.causal or not self.options.decay, "What fades along the path is read in one direction only.")
+        self.heads = Heads(self.shape)
+        self.path = PathIntegrator(self.shape, self.options.rank, self.options)
+        start = torch.full_like(self.path.omega, RATE_LOG_AT_START)
+        self.rate_log = nn.Parameter(start) if self.options.decay else None  # (H, n_b)
+
+    def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
+        q, k, v = self.heads.split(x)
+        theta, reached = self.path(x, None if state is None else state.coordinate, context)
+        q, k = lie.rotate(theta, q, k)
+        if self.rate_log is None:
+            state = Memory(**remember(state, keys=k, values=v), coordinate=reached)
+            return self.heads.merge(attend(q, state.keys, state.values, context, self.options)), state
+        past_faded = None if state is None else state.faded
+        faded = integrate_fading(self.path.movement(x), self.rate_log, past_faded, context)
+        state = Memory(**remember(state, keys=k, values=v, faded=faded), coordinate=reached)
+        assert state.faded is not None
+        scale = 1 / (q.shape[-1] ** 0.5 * self.options.attn_temperature)
+        visibility = context.visibility(self.options.self_key)
+        mixed, weights = fading_attention(q, state.keys, state.values, state.faded, scale, visibility)
+        context.note(values=v)
+        note_weights(weights, context)
+        return self.heads.merge(mixed), state
+
+    def reference(self, x: Tensor, context: Context) -> Tensor:
+        """The definition, pair by pair: from i back to j, one rotation (and, with decay, one shrinking) per step."""
+        q, k, v = self.heads.split(x)
+        back = lie.rotation_matrix(self.path.turns(x)).to(x.dtype)  # (B, L, H, D, D)
+        if self.rate_log is not None:
+            shrink = torch.exp(-fading_of(self.path.movement(x), self.rate_log)).to(x.dtype)
+            back = torch.cat((shrink, shrink), dim=-1).unsqueeze(-1) * back
+        real = context.real_here()[:, :, None, None]
+
+        def step_back(t: int, vector: Tensor) -> Tensor:
+            return torch.where(real[:, t], torch.einsum("bhij,bhj->bhi", back[:, t], vector), vector)
+
+        logits = logits_step_by_step(q, k, step_back) / self.heads.head_dim**0.5 / self.options.attn_temperature
+        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+
+
+register_layer(
+    "mapwm",
+    MapWM,
+    variants=(
+        {},
+        {"rank": 1},
+        {"self_key": False},
+        {"rank": 3, "learn_omega": False, "attn_temperature": 0.5},
+        {"decay": True},
+        {"decay": True, "self_key": False, "attn_temperature": 0.5},
+    ),
+    benchmarked=({}, {"decay": True}),
+)

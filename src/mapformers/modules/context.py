@@ -1,0 +1,177 @@
+"""What a layer is told about the sequence besides its activations: documents, padding, the past."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mapformers.errors import describe, require
+from mapformers.ops.visibility import Visibility
+
+
+class Past(NamedTuple):
+    """The bookkeeping of tokens already streamed: all that a later chunk must know of them."""
+
+    length: int
+    document: Tensor | None  # (B, length) number of the document each token is in; None: one document so far
+    real: Tensor | None  # (B, length) False where it was padding; None: no padding so far
+
+
+EMPTY_PAST = Past(0, None, None)
+
+
+class StreamState(NamedTuple):
+    """All that must be kept to go on reading: the bookkeeping of past tokens and what each layer remembers.
+
+    Returned by models and layers that are called with ``return_state=True``, and handed back as ``state=``.
+    """
+
+    past: Past
+    layers: tuple[Any, ...]
+    batch_size: int
+    made_by: Any
+
+    def detach(self) -> "StreamState":
+        """The same state cut off from the graph that computed it: for training on a stream piece by piece."""
+        return self._with(Tensor.detach)
+
+    def to(self, device: torch.device | str) -> "StreamState":
+        """The same state on another device."""
+        return self._with(lambda tensor: tensor.to(device))
+
+    def rows(self, index: Tensor | slice | list[int]) -> "StreamState":
+        """The state of some sequences of the batch: a beam that goes on, a request that is not finished."""
+        picked = torch.arange(self.batch_size)[index]
+        chosen = self._with(lambda tensor: tensor[picked.to(tensor.device)])
+        return chosen._replace(batch_size=len(picked))
+
+    def require_fit(self, batch_size: int, made_by: Any) -> None:
+        """Refuse to go on with another model, or with another number of sequences."""
+        require(
+            self.made_by == made_by, "The state is of another model; give the one that this model or layer returned."
+        )
+        require(
+            self.batch_size == batch_size,
+            f"The state is of a batch of {self.batch_size}, the input is a batch of {batch_size}.",
+        )
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> "StreamState":
+        return self._replace(past=_map_tensors(self.past, change), layers=_map_tensors(self.layers, change))
+
+
+def _map_tensors(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Change every tensor of nested tuples; every tensor of a state has the batch as its first dimension."""
+    if isinstance(state, Tensor):
+        return change(state)
+    if isinstance(state, tuple):
+        parts = [_map_tensors(part, change) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    return state
+
+
+@dataclass
+class Context:
+    """One chunk of a sequence as layers see it. Built once per call of a model, read by every layer.
+
+    ``reset`` (B, L): a new document, and so a new map, starts here. ``padding_mask`` (B, L): real token here.
+    ``tokens`` (B, L): the ids, for layers that are told which tokens act. ``causal``: no token sees a later one.
+    ``recording``: when it is a dict, layers note what can be looked at in it (see :meth:`note`).
+    """
+
+    batch_size: int
+    length: int
+    device: torch.device
+    reset: Tensor | None = None
+    padding_mask: Tensor | None = None
+    past: Past = EMPTY_PAST
+    tokens: Tensor | None = None
+    causal: bool = True
+    recording: dict[str, Tensor] | None = None
+    _masks: dict[bool, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = (self.batch_size, self.length)
+        for name, flag in (("reset", self.reset), ("padding_mask", self.padding_mask)):
+            if flag is not None:
+                fits = isinstance(flag, Tensor) and flag.dtype == torch.bool and flag.shape == shape
+                require(fits, f"{name} must be a bool tensor of shape (batch, length) = {shape}, not {describe(flag)}.")
+
+    @classmethod
+    def of(cls, like: Tensor, **settings: Any) -> "Context":
+        """For tokens (B, L), which layers may then read, or for activations (B, L, d_model)."""
+        if like.dim() == 2:
+            settings["tokens"] = like
+        return cls(like.shape[0], like.shape[1], like.device, **settings)
+
+    def require_past_of(self, state: Any) -> None:
+        """Refuse a layer's state without the past it belongs to, or a past without its state: both go together."""
+        require(
+            (state is None) == (self.past.length == 0),
+            "A layer's state and the past it belongs to must be handed over together; go on from what "
+            "`return_state=True` returned.",
+        )
+
+    def note(self, **seen: Tensor) -> None:
+        """Keep named tensors for whoever looks inside the model; does nothing unless recording."""
+        if self.recording is not None:
+            self.recording.update({name: tensor.detach() for name, tensor in seen.items()})
+
+    @property
+    def is_plain(self) -> bool:
+        """One unpadded document from its first token on: no mask but the causal triangle, if that."""
+        return self.past.length == 0 and self.is_undivided
+
+    @property
+    def is_undivided(self) -> bool:
+        """One unpadded document, whether or not it began in an earlier chunk."""
+        return all(flag is None for flag in (self.reset, self.padding_mask, self.past.document, self.past.real))
+
+    def extended_past(self) -> Past:
+        """What the next chunk must know: the past up to the end of this one."""
+        total = self.past.length + self.length
+        if self.is_undivided:
+            return Past(total, None, None)
+        return Past(total, self.documents(), self.real())
+
+    def documents(self) -> Tensor:
+        """(B, S + L) the number of the document of every token, past ones included."""
+        past = self.past.document
+        if past is None:
+            past = torch.zeros(self.batch_size, self.past.length, dtype=torch.long, device=self.device)
+        current = past[:, -1:] if self.past.length else past.new_zeros(self.batch_size, 1)
+        return torch.cat((past, current + self.resets_so_far()), dim=1)
+
+    def resets_so_far(self) -> Tensor:
+        """(B, L) how many documents have begun in this chunk up to each token."""
+        if self.reset is None:
+            return torch.zeros(self.batch_size, self.length, dtype=torch.long, device=self.device)
+        return self.reset.long().cumsum(dim=1)
+
+    def real(self) -> Tensor:
+        """(B, S + L) True where a token is not padding, past ones included."""
+        past = self.past.real
+        if past is None:
+            past = torch.ones(self.batch_size, self.past.length, dtype=torch.bool, device=self.device)
+        return torch.cat((past, self.real_here()), dim=1)
+
+    def real_here(self) -> Tensor:
+        """(B, L) True where a token of this chunk is not padding."""
+        if self.padding_mask is not None:
+            return self.padding_mask
+        return torch.ones(self.batch_size, self.length, dtype=torch.bool, device=self.device)
+
+    def visibility(self, self_key: bool = True) -> Visibility:
+        """The rule by which queries of this chunk see keys."""
+        if self.is_undivided:
+            return Visibility(self.past.length, self_key, self.causal)
+        return Visibility(self.past.length, self_key, self.causal, self.documents(), self.real())
+
+    def attention_mask(self, self_key: bool = True) -> Tensor:
+        """Which keys each query may attend to: (L, S + L), or (B, 1, L, S + L) with documents or padding."""
+        if self_key not in self._masks:
+            n_keys = self.past.length + self.length
+            mask = self.visibility(self_key).mask(slice(0, self.length), n_keys, self.device)
+            self._masks[self_key] = mask if self.is_undivided else mask.unsqueeze(1)
+        return self._masks[self_key]

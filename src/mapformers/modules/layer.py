@@ -1,0 +1,162 @@
+"""The contract of a layer, the block most layers use, and the registry of layers.
+
+A layer maps ``(x, stream, state, context)`` to ``(x, stream, state)``:
+
+``x``        (B, L, d_model) activations.
+``stream``   what passes from layer to layer beside x; a layer that does not know it hands it on untouched.
+``state``    what this layer carries along the sequence (keys, coordinate, h_t, …); None at the beginning.
+``context``  documents, padding and the past (:class:`~mapformers.modules.context.Context`).
+
+A mixer sits in the usual :class:`Block` unless it registers another arrangement: an SSM block has no MLP, TAPE reads
+the MLP's output.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mapformers import registry
+from mapformers.errors import require
+from mapformers.modules.context import Context
+from mapformers.modules.mixer import LayerOptions, LayerShape, Mixer
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x) · gain, in float32 or better."""
+
+    def __init__(self, size: int, eps: float = 1e-6):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():  # a compiler fuses it
+            return nn.functional.rms_norm(x, (x.shape[-1],), self.gain, self.eps)
+        normed: Tensor = _RMSNorm.apply(x, self.gain, self.eps)
+        return normed
+
+
+class _RMSNorm(torch.autograd.Function):
+    """Left to itself, autograd keeps five tensors of the size of x; x̂ = x / rms(x) is enough.
+
+    With g = gain ⊙ dy: dx = (g − x̂ · mean(g ⊙ x̂)) / rms(x), dgain = Σ dy ⊙ x̂.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor, eps: float) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        per_rms = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        unit = wide * per_rms
+        ctx.save_for_backward(unit, gain, per_rms)
+        return (unit * gain).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        unit, gain, per_rms = ctx.saved_tensors
+        d_gain = (grad * unit).flatten(0, -2).sum(dim=0)
+        g = grad * gain
+        along = (g * unit).mean(dim=-1, keepdim=True)
+        return g.addcmul_(unit, along, value=-1).mul_(per_rms).to(grad.dtype), d_gain.to(gain.dtype), None
+
+
+class MLP(nn.Module):
+    """GELU MLP of ratio 4."""
+
+    def __init__(self, shape: LayerShape):
+        super().__init__()
+        self.up = linear(shape.d_model, shape.mlp_ratio * shape.d_model)
+        self.down = linear(shape.mlp_ratio * shape.d_model, shape.d_model, residual_of=shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(nn.functional.gelu(self.up(x)))
+
+
+def linear(n_in: int, n_out: int, residual_of: LayerShape | None = None) -> nn.Linear:
+    """A projection without bias, N(0, 1/n_in); one that writes to the residual stream is 1/√(2·layers) smaller."""
+    layer = nn.Linear(n_in, n_out, bias=False)
+    shrink = 1.0 if residual_of is None else 1 / math.sqrt(2 * residual_of.n_layers)
+    nn.init.normal_(layer.weight, std=shrink / math.sqrt(n_in))
+    return layer
+
+
+class Block(nn.Module):
+    """x ← x + mixer(norm(x)); x ← x + MLP(norm(x)): pre-norm, RMSNorm, GELU, no biases."""
+
+    def __init__(self, shape: LayerShape, mixer: Mixer):
+        super().__init__()
+        self.norm_mixer = RMSNorm(shape.d_model)
+        self.mixer = mixer
+        self.norm_mlp = RMSNorm(shape.d_model)
+        self.mlp = MLP(shape)
+
+    def forward(self, x: Tensor, stream: Any, state: Any, context: Context) -> tuple[Tensor, Any, Any]:
+        context.require_past_of(state)
+        mixed, state = self.mixer.mix(self.norm_mixer(x), state, context)
+        x = x + mixed
+        return x + self.mlp(self.norm_mlp(x)), stream, state
+
+
+class MixerOnly(nn.Module):
+    """x ← x + mixer(norm(x)), and no MLP: the arrangement of state-space models."""
+
+    def __init__(self, shape: LayerShape, mixer: Mixer):
+        super().__init__()
+        self.norm = RMSNorm(shape.d_model)
+        self.mixer = mixer
+
+    def forward(self, x: Tensor, stream: Any, state: Any, context: Context) -> tuple[Tensor, Any, Any]:
+        context.require_past_of(state)
+        mixed, state = self.mixer.mix(self.norm(x), state, context)
+        return x + mixed, stream, state
+
+
+Build = Callable[[LayerShape, Any], nn.Module]
+
+
+@dataclass(frozen=True)
+class LayerEntry:
+    """A row of the paper: its class, how a decoder's layer is built from it, and the option sets worth testing."""
+
+    name: str
+    layer: type[nn.Module]
+    options: type[LayerOptions]
+    build: Build
+    variants: Sequence[Mapping[str, Any]]
+    benchmarked: Sequence[Mapping[str, Any]]
+
+    @property
+    def summary(self) -> str:
+        """The first line of the class's documentation."""
+        return (self.layer.__doc__ or "").partition("\n")[0]
+
+
+LAYERS: registry.Registry[LayerEntry] = registry.LAYERS
+
+
+def register_layer(
+    name: str,
+    layer: Any,
+    *,
+    arrangement: Callable[[LayerShape, Any], nn.Module] = Block,
+    build: Build | None = None,
+    variants: Sequence[Mapping[str, Any]] = ({},),
+    benchmarked: Sequence[Mapping[str, Any]] = ({},),
+) -> None:
+    """Make a layer known by name.
+
+    ``layer``        the class that `mf.layers` offers: a :class:`Mixer`, or one with the same face.
+    ``arrangement``  what a decoder puts the mixer in.
+    ``build``        (shape, options) -> a module that keeps the contract above, where the two are not enough.
+    ``variants``     the option sets that tests walk through, ``benchmarked`` those that are timed.
+    """
+    require(len(variants) > 0, f"Model {name!r} must register at least one variant.")
+
+    def in_arrangement(shape: LayerShape, options: LayerOptions) -> nn.Module:
+        return arrangement(shape, layer.of_shape(shape, options))
+
+    LAYERS.add(name, LayerEntry(name, layer, layer.Options, build or in_arrangement, variants, benchmarked))

@@ -1,0 +1,128 @@
+"""Which movement does each token make, and where does the path of movements lead? (eq. lowrank_proj)"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mapformers import lie
+from mapformers.errors import require
+from mapformers.modules.attention import AttentionOptions, check_even_heads
+from mapformers.modules.context import Context
+from mapformers.modules.mixer import LayerOptions, LayerShape
+
+
+class Movement(nn.Module):
+    """Δ_in = W_in x − mean, ``size`` numbers per head and token.
+
+    ``mean`` is a buffer, zero unless training takes the mean movement out (`training/zero_mean.py`). While it does, it
+    sets :attr:`adjust`, which then changes the movements of a batch before they are integrated.
+    """
+
+    mean: Tensor
+    adjust: "Adjust | None" = None
+
+    def __init__(self, shape: LayerShape, size: int):
+        super().__init__()
+        self.n_heads, self.size = shape.n_heads, size
+        self.w_in = nn.Parameter(torch.randn(shape.n_heads * size, shape.d_model) / shape.d_model)
+        self.register_buffer("mean", torch.zeros(shape.n_heads, size))
+
+    def movement(self, x: Tensor) -> Tensor:
+        """(B, L, d_model) -> Δ_in (B, L, H, size), in float32 or better whatever autocast is doing around it."""
+        wide = torch.promote_types(x.dtype, torch.float32)
+        with torch.autocast(x.device.type, enabled=False):
+            delta_in = nn.functional.linear(x.to(wide), self.w_in.to(wide))
+        return delta_in.unflatten(-1, (self.n_heads, self.size)) - self.mean
+
+    def integrated_movement(self, x: Tensor, context: Context) -> Tensor:
+        """Δ_in as it enters the integral: adjusted while training says so."""
+        delta_in = self.movement(x)
+        return self.adjust(self, delta_in, context) if self.is_adjusted and self.adjust is not None else delta_in
+
+    @property
+    def is_adjusted(self) -> bool:
+        """Whether movements depend on the batch they are in: never when a model is measured."""
+        return self.training and self.adjust is not None
+
+
+Adjust = Callable[[Movement, Tensor, Context], Tensor]
+
+
+def find_movements(model: Any) -> list[Movement]:
+    """Every movement of a model, layer by layer."""
+    return [module for module in model.modules() if isinstance(module, Movement)]
+
+
+@dataclass(frozen=True)
+class VelocityOptions(LayerOptions):
+    """How fast the blocks of a map turn at the start (A.8)."""
+
+    omega_max: float = 2 * math.pi
+    """Fastest angular velocity at the start."""
+    base: float = 64.0
+    """Steps after which the slowest block closes its circle at the start."""
+    learn_omega: bool = True
+    """Whether ω is learned (as in the paper) or stays as it starts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.omega_max > 0, f"omega_max must be above 0, not {self.omega_max}.")
+        slowest = 2 * math.pi / self.omega_max
+        require(self.base >= slowest, f"base must be at least 2π/omega_max = {slowest:.4g}, not {self.base}.")
+
+
+@dataclass(frozen=True)
+class MapOptions(VelocityOptions, AttentionOptions):
+    """Options of every attention layer that integrates a path by commuting rotations."""
+
+    rank: int = 2
+    """Dimensions of the inner movement Δ_in."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_rank(self.rank)
+
+
+def require_rank(rank: int | None) -> None:
+    require(rank is None or rank >= 1, f"rank must be at least 1, not {rank}.")
+
+
+class PathIntegrator(Movement):
+    """x_t → Δ_in = W_in x_t → coordinate = Σ Δ_in → θ = ω ⊙ W_out·coordinate.
+
+    One Δ_in per head. The sum and the angle are float64, whatever autocast is doing around them, so for the
+    same input the coordinate is bitwise the same under bf16 autocast.
+    """
+
+    no_decay = {"omega"}
+
+    def __init__(self, shape: LayerShape, rank: int, options: VelocityOptions):
+        super().__init__(shape, rank)
+        check_even_heads(shape, "Path integration")
+        n_blocks = shape.head_dim // 2
+        require(
+            rank <= n_blocks,
+            f"rank {rank} needs at least as many rotation blocks; a head of {shape.head_dim} has {n_blocks}.",
+        )
+        self.rank = rank
+        omega, w_out = lie.ladders(n_blocks, rank, options.omega_max, options.base)
+        self.w_out = nn.Parameter(w_out.float().repeat(shape.n_heads, 1, 1))  # (H, r, n_b)
+        self.omega = nn.Parameter(omega.float().repeat(shape.n_heads, 1), requires_grad=options.learn_omega)  # (H, n_b)
+
+    def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
+        """(B, L, d_model) -> θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""
+        with torch.autocast(x.device.type, enabled=False):
+            delta_in = self.integrated_movement(x, context)
+            coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
+            theta = lie.angles(coordinate, self.w_out, self.omega, dtype=delta_in.dtype)
+            context.note(delta_in=delta_in, coordinate=coordinate, theta=theta)
+            return theta, coordinate[:, -1]
+
+    def turns(self, x: Tensor) -> Tensor:
+        """The angle of every single step, (B, L, H, n_b), for references that go step by step."""
+        rate = self.w_out * self.omega.unsqueeze(1)
+        return torch.einsum("blhr,hrn->blhn", self.movement(x), rate)

@@ -1,0 +1,48 @@
+"""Which keys may a query see? The one place where causality, documents and padding become a mask."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Visibility(NamedTuple):
+    """The rule for one chunk of queries, whose first query is key number ``start``.
+
+    A query sees the real tokens of its own document: up to itself, or strictly earlier without ``self_key``; with
+    ``causal=False`` also later ones. A query that would see no key (a first token without ``self_key``, padding)
+    sees itself, so no row of a mask is empty.
+    """
+
+    start: int = 0
+    self_key: bool = True
+    causal: bool = True
+    documents: Tensor | None = None  # (B, S + L) the number of each key's document; None: all the same
+    real: Tensor | None = None  # (B, S + L) False where a key is padding; None: no padding
+
+    def of_heads(self, n_heads: int) -> "Visibility":
+        """The same for batch × heads flattened into one dimension."""
+        documents, real = (
+            None if flag is None else flag.repeat_interleave(n_heads, dim=0) for flag in (self.documents, self.real)
+        )
+        return self._replace(documents=documents, real=real)
+
+    def mask(self, rows: slice, n_keys: int, device: torch.device | None = None, batch: slice | None = None) -> Tensor:
+        """Rows of queries against the first ``n_keys`` keys: (rows, keys), or (B, rows, keys) with documents.
+
+        ``batch`` picks some sequences.
+        """
+        device = device if self.documents is None else self.documents.device
+        here = slice(self.start + rows.start, self.start + rows.stop)
+        query = torch.arange(here.start, here.stop, device=device).unsqueeze(1)
+        key = torch.arange(n_keys, device=device)
+        if self.causal:
+            allowed = key <= query if self.self_key else key < query
+        else:
+            allowed = torch.ones_like(key <= query) if self.self_key else key != query
+        if self.documents is not None and self.real is not None:
+            which = slice(None) if batch is None else batch
+            documents, real = self.documents[which], self.real[which]
+            same = documents[:, here, None] == documents[:, None, :n_keys]
+            allowed = allowed & same & real[:, here, None] & real[:, None, :n_keys]
+        return allowed | ((query == key) & ~allowed.any(dim=-1, keepdim=True))

@@ -1,0 +1,97 @@
+"""From run folders to records: every folder of a cell says which cell it is, and holds all that was measured."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mapformers.errors import UserError, require
+from mapformers.files import read_json, write_json
+from mapformers.recipes.measures import BESIDE
+from mapformers.recipes.recipe import RECIPES, Cell, Recipe
+from mapformers.recipes.record import Record, empty_record, is_run_of, key_of, with_players, with_run
+from mapformers.runs.config import Scale
+from mapformers.runs.folder import RunFolder
+from mapformers.runs.run import load
+
+CELL, MEASURES = "cell.json", "measures.json"
+
+
+def cell_of(plain: Mapping[str, Any]) -> tuple[Cell, Scale]:
+    """The cell and the scale that cell.json names; refused in one sentence if there is no such cell any more."""
+    missing = [name for name in ("recipe", "scale", "row", "world", "seed", "sweep") if name not in plain]
+    require(not missing, f"{CELL} does not say {' or '.join(missing)}; restore it, or run the cell anew.")
+    cell = RECIPES[plain["recipe"]].cell(plain["row"], plain["world"], plain["seed"], **plain["sweep"])
+    return cell, plain["scale"]
+
+
+def measure_run(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """Everything the recipe measures of a finished run, kept in its folder: what is there is not measured again."""
+    file = folder / MEASURES
+    kept: dict[str, Any] = read_json(file) if file.exists() else {}
+    missing = [measure for measure in recipe.measures if not measure.fits(kept.get(measure.name))]
+    if missing:
+        run = load(folder)
+        kept |= {measure.name: measure.measure(run) for measure in missing}
+        with suppress(OSError):  # a folder that may only be read
+            write_json(file, kept)
+    return {measure.name: kept[measure.name] for measure in recipe.measures}
+
+
+def entry_of(cell: Cell, folder: Path) -> dict[str, Any]:
+    """What the record keeps of a finished cell: which it is, its config, result.json and what was measured."""
+    found = measure_run(cell.recipe, folder)
+    run = RunFolder(folder)
+    result = read_json(run.result_file)
+    for name in ("commit", "sources"):
+        result.setdefault(name, None)  # a run from before they were recorded
+    began = read_json(folder / CELL).get("sources")
+    if began != result["sources"] and None not in (began, result["sources"]):
+        result["sources"] = f"{began}, then {result['sources']}"  # resumed after they had changed: never current
+    place = {"row": cell.row.label, "world": cell.world, "seed": cell.seed, "sweep": dict(cell.sweep)}
+    beside = {name: found[name] for name in BESIDE if name in found}
+    others = {name: data for name, data in found.items() if name not in BESIDE}
+    return {**place, "config": read_json(run.config_file), **result, **beside, "measures": others}
+
+
+@dataclass
+class Collected:
+    """``records``: (recipe, scale) -> record; ``skipped``: folder -> why it is in none of them."""
+
+    records: dict[tuple[str, Scale], Record] = field(default_factory=dict)
+    skipped: dict[Path, str] = field(default_factory=dict)
+
+
+def collect(folders: Sequence[str | Path]) -> Collected:
+    """Rebuild the records of recipes from run folders, or from folders that hold run folders at any depth."""
+    collected = Collected()
+    for folder in _run_folders(folders):
+        try:
+            _add(collected, folder)
+        except UserError as error:
+            collected.skipped[folder] = str(error)
+    for (name, scale), record in collected.records.items():
+        collected.records[name, scale] = with_players(RECIPES[name], record)
+    return collected
+
+
+def _add(collected: Collected, folder: Path) -> None:
+    require((folder / CELL).exists(), f"It has no {CELL}, so it is not the run of a recipe.")
+    cell, scale = cell_of(read_json(folder / CELL))
+    unfinished = "The run has not come to its end; `mapformers reproduce` resumes it."
+    require(RunFolder(folder).result_file.exists(), unfinished)
+    other = "It was made with other settings than the recipe has now."
+    require(is_run_of(cell.config(scale), {"config": read_json(RunFolder(folder).config_file)}), other)
+    record = collected.records.get((cell.recipe.name, scale)) or empty_record(cell.recipe, scale)
+    twice = any(key_of(entry) == cell.key for entry in record["runs"])
+    require(not twice, "Another of the folders holds the same cell, and is taken.")
+    collected.records[cell.recipe.name, scale] = with_run(record, entry_of(cell, folder))
+
+
+def _run_folders(folders: Sequence[str | Path]) -> Iterator[Path]:
+    for given in map(Path, folders):
+        require(given.is_dir(), f"There is no folder {given}; give folders that `mapformers reproduce` wrote runs to.")
+        found = sorted({file.parent for name in (CELL, "config.json") for file in given.rglob(name)})
+        require(bool(found), f"{given} holds no run; give a folder that `mapformers reproduce` wrote runs to.")
+        yield from found

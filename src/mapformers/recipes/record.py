@@ -1,0 +1,120 @@
+"""The record of a recipe: one JSON file with every run, what was measured of it, and what players score."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mapformers import players
+from mapformers.config import to_dict
+from mapformers.errors import UserError, require
+from mapformers.evaluation import evaluate
+from mapformers.evaluation.aggregate import Summary, summarise
+from mapformers.files import read_json
+from mapformers.recipes.recipe import Cell, Key, Recipe, line_label, sweep_text
+from mapformers.runs.config import RunConfig, Scale
+from mapformers.tasks import build_task
+
+Record = dict[str, Any]
+
+
+def empty_record(recipe: Recipe, scale: Scale) -> Record:
+    return {"recipe": recipe.name, "scale": scale, "runs": []}
+
+
+def read_record(path: Path) -> Record:
+    """The results kept of a recipe, or one clear sentence."""
+    record = read_json(path)
+    require(
+        isinstance(record, dict) and isinstance(record.get("runs"), list),
+        f"{path} is not a file of results; restore it, or move it away to measure anew.",
+    )
+    return dict(record)
+
+
+def results_file(folder: Path, name: str, scale: str) -> Path:
+    """Where a recipe's record is kept: NAME.json, or NAME-SCALE.json for scales other than cpu."""
+    return folder / (f"{name}.json" if scale == "cpu" else f"{name}-{scale}.json")
+
+
+def key_of(entry: Mapping[str, Any]) -> Key:
+    """Which cell a run of a record is."""
+    return entry["row"], entry["world"], entry["seed"], sweep_text(entry.get("sweep", {}))
+
+
+def with_run(record: Record, entry: Mapping[str, Any]) -> Record:
+    """The record with one more run, in the place of an older one of the same cell."""
+    others = [other for other in record["runs"] if key_of(other) != key_of(entry)]
+    return {**record, "runs": sorted([*others, entry], key=key_of)}
+
+
+def has_run(record: Record, cell: Cell, scale: Scale) -> bool:
+    """Whether a cell is in the record, run with the settings it has now, and measured in full."""
+    return any(
+        key_of(entry) == cell.key
+        and is_run_of(cell.config(scale), entry)
+        and all(measure.fits(measure.of(entry)) for measure in cell.recipe.measures)
+        for entry in record["runs"]
+    )
+
+
+def is_run_of(config: RunConfig, entry: Mapping[str, Any]) -> bool:
+    """Whether a recorded run had these settings; those it does not mention did not exist yet and had their default."""
+    try:
+        return _in_full(RunConfig.from_dict(entry["config"])) == _in_full(config)
+    except UserError:
+        return False
+
+
+def _in_full(config: RunConfig) -> dict[str, Any]:
+    """A config with the settings that its task derives from others filled in."""
+    task = {"name": config.task, "settings": to_dict(config.build_task().settings)}
+    return {**config.to_dict(), "task": task}
+
+
+def with_players(recipe: Recipe, record: Record) -> Record:
+    """The record with what the players score in every world, measured where it is not there yet."""
+    known = record.get("players", {})
+    return {**record, "players": {w: known[w] if w in known else player_scores(recipe, w) for w in recipe.worlds}}
+
+
+def player_scores(recipe: Recipe, world: str) -> dict[str, dict[str, float | None]]:
+    """What rule-based players score in a world: player -> split -> figure, None where it is not a finite number."""
+    task = build_task(recipe.task, **recipe.worlds[world])
+
+    def score(player: str, split: str) -> float | None:
+        found = float(evaluate(players.build(player, task, split), task, split)[recipe.metric])
+        return found if math.isfinite(found) else None
+
+    return {name: {split: score(name, split) for split in recipe.splits} for name in players.names(task)}
+
+
+def line_of(entry: Mapping[str, Any]) -> str:
+    """The line of the table that a run belongs to."""
+    return line_label(entry["row"], entry.get("sweep", {}))
+
+
+def runs_of(record: Mapping[str, Any], line: str, world: str) -> list[dict[str, Any]]:
+    """The runs of one line of a table, one for each seed."""
+    return [entry for entry in record["runs"] if line_of(entry) == line and entry["world"] == world]
+
+
+def lines_run(recipe: Recipe, record: Mapping[str, Any], world: str | None = None) -> list[str]:
+    """The lines of a recipe's table that have been run (in one world), in the order of the recipe."""
+    there = {line_of(entry) for entry in record["runs"] if world in (None, entry["world"])}
+    return [line for line in recipe.lines() if line in there]
+
+
+def summaries(recipe: Recipe, record: Mapping[str, Any]) -> dict[tuple[str, str, str], Summary]:
+    """(line, world, split) -> figures over the seeds that were run; none where a seed has no figure (it diverged)."""
+    values: dict[tuple[str, str, str], list[float | None]] = {}
+    for entry in record["runs"]:
+        for split, scores in entry["splits"].items():
+            if recipe.metric in scores:
+                key = line_of(entry), entry["world"], split
+                values.setdefault(key, []).append(scores[recipe.metric]["value"])
+    return {key: summarise(_whole(figures)) for key, figures in values.items() if None not in figures}
+
+
+def _whole(figures: Sequence[float | None]) -> list[float]:
+    return [figure for figure in figures if figure is not None]

@@ -1,0 +1,153 @@
+"""Checkpoints: a folder per step, complete or absent, weights and optimiser as safetensors, never a pickle."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from mapformers.errors import UserError
+from mapformers.files import flush_folder, write_atomically, write_json
+
+KEPT = 2  # checkpoints of a run
+WEIGHTS, OPTIMIZER, MANIFEST = "weights.safetensors", "optimizer.safetensors", "manifest.json"
+
+
+def save(
+    folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer | None, extra: dict[str, Any]
+) -> Path:
+    """Write ``folder/step-…`` whole: into a hidden folder first, checksums last, then one rename.
+
+    Without an optimiser it can be loaded, but not gone on from.
+    """
+    target = _path(folder, step)
+    part = folder / f".{target.name}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    files = {WEIGHTS: safetensors.torch.save(_separate(model.state_dict()))}
+    if optimizer is not None:
+        files[OPTIMIZER] = safetensors.torch.save(_flatten(optimizer))
+    for name, content in files.items():
+        write_atomically(part / name, content)
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    write_json(part / MANIFEST, {"step": step, "sha256": sums, **extra})
+    if target.exists():
+        _remove(target)
+    part.replace(target)
+    flush_folder(folder)
+    earlier = [path for path in _steps(folder) if path.name < target.name]  # a newer one can only be damaged
+    for old in earlier[: -(KEPT - 1)]:
+        _remove(old)
+    return target
+
+
+def latest(folder: Path) -> tuple[Path | None, list[str]]:
+    """The newest checkpoint that is whole, and a sentence for each newer one that is not."""
+    faults: list[str] = []
+    for path in reversed(_steps(folder)):
+        fault = _fault(path)
+        if fault is None:
+            return path, [f"{sentence} Using {path.name} instead." for sentence in faults]
+        faults.append(f"Checkpoint {path} is damaged: {fault}.")
+    return None, faults
+
+
+def is_whole(folder: Path, step: int) -> bool:
+    """Whether the checkpoint of a step is there and complete."""
+    return _fault(_path(folder, step)) is None
+
+
+def tidy(folder: Path) -> None:
+    """Leave what a killed process should have left: no half-made or half-removed folders, and the newest whole ones.
+
+    Checkpoints that are not whole are renamed, so that they neither count nor get in the way.
+    """
+    for leftover in folder.glob(".step-*"):
+        shutil.rmtree(leftover)
+    for path in _steps(folder):
+        if _fault(path) is not None:
+            aside = path.with_name(f"damaged-{path.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+    for old in _steps(folder)[:-KEPT]:
+        _remove(old)
+
+
+def _remove(path: Path) -> None:
+    """First out of sight by one rename, so that no half-removed checkpoint can be taken for a damaged one."""
+    gone = path.with_name(f".{path.name}.old")
+    shutil.rmtree(gone, ignore_errors=True)
+    path.replace(gone)
+    shutil.rmtree(gone)
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    try:
+        model.load_state_dict(safetensors.torch.load_file(path / WEIGHTS))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise UserError(f"The weights in {path} do not fit the model of its config.json: {_cause(error)}.") from None
+
+
+def load_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> None:
+    """Put the moments back; their order is that of the optimiser's own parameters."""
+    if not (path / OPTIMIZER).exists():
+        raise UserError(f"{path} holds weights alone: it can be measured, but training cannot go on from it.")
+    tensors = safetensors.torch.load_file(path / OPTIMIZER)
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, key = name.split(".", 1)
+        state.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def manifest(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((path / MANIFEST).read_text())
+    return data
+
+
+def _path(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08d}"
+
+
+def _steps(folder: Path) -> list[Path]:
+    return sorted(folder.glob("step-*"))
+
+
+def _fault(path: Path) -> str | None:
+    """Why a checkpoint cannot be used, or None."""
+    try:
+        facts = manifest(path)
+        if not (isinstance(facts["step"], int) and isinstance(facts["seconds"], int | float)):
+            return f"{MANIFEST} is not what was written"
+        for name in {WEIGHTS, *facts["sha256"]}:
+            if hashlib.sha256((path / name).read_bytes()).hexdigest() != facts["sha256"][name]:
+                return f"{name} is not what was written"
+    except (OSError, LookupError, TypeError, ValueError):
+        return "files are missing or cut short"
+    return None
+
+
+def _flatten(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    state = optimizer.state_dict()["state"]
+    return {f"{index}.{key}": value.contiguous() for index, entry in state.items() for key, value in entry.items()}
+
+
+def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors, none of which shares memory with another, as tied weights do."""
+    kept: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        kept[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
+        seen.add(tensor.data_ptr())
+    return kept
+
+
+def _cause(error: Exception) -> str:
+    """The first telling line of an error that torch spreads over many."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[min(1, len(lines) - 1)].rstrip(".")

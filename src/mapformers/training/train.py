@@ -1,0 +1,96 @@
+"""`mf.train`: start a run or go on with it, and return it."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from torch import nn
+
+from mapformers.errors import require
+from mapformers.model import LayerSpec
+from mapformers.runs.config import RunConfig, Scale
+from mapformers.runs.folder import RunFolder
+from mapformers.runs.run import Run, load
+from mapformers.training.backend import is_main_process
+from mapformers.training.loop import Trainer
+
+
+def train(
+    task: str,
+    model: str | nn.Module | None = None,
+    *,
+    scale: Scale = "cpu",
+    seed: int = 0,
+    out: str | Path | None = None,
+    layers: Sequence[LayerSpec] | None = None,
+    console: Console | None = None,
+    **overrides: Any,
+) -> Run:
+    """Train a model on a task, as `mapformers train` does, and return the run.
+
+    ``model``      a registered name, or a module of your own from tokens (B, L) to logits (B, L, vocab).
+    ``scale``      smoke (seconds), cpu (minutes on a laptop) or paper (the paper's own budget).
+    ``out``        a new folder for the run, runs/TASK-MODEL-seedN unless given.
+    ``layers``     instead of a model: the layers of a hybrid.
+    ``console``    where progress is shown; standard error unless given.
+    ``overrides``  settings of the task, the model, training and backend by name (:meth:`RunConfig.compose`).
+
+    >>> run = train("navigation", "mapwm", scale="smoke", out="runs/mine", rank=2)  # doctest: +SKIP
+    """
+    config = RunConfig.compose(task, model, scale, layers=layers, seed=seed, **overrides)
+    folder = default_folder(config) if out is None else Path(out)
+    own = model if isinstance(model, nn.Module) else None
+    start_run(config, folder, console, model=own)
+    return load(folder, own)
+
+
+def default_folder(config: RunConfig) -> Path:
+    return Path("runs") / f"{config.task}-{config.model_name}-seed{config.seed}"
+
+
+def start_run(
+    config: RunConfig,
+    out: Path,
+    console: Console | None = None,
+    title: str | None = None,
+    model: nn.Module | None = None,
+) -> dict[str, Any]:
+    """Start a run in a new folder, train it to the end, and return the content of result.json."""
+    folder = RunFolder(out)
+    if is_main_process():
+        folder.require_new()
+    # Built before the folder is made: what cannot be built leaves none.
+    trainer = Trainer(config, folder, console, title or title_of(config), model)
+    with _owned(folder):
+        if trainer.is_main:
+            RunFolder.create(out, config)
+        return trainer.run()
+
+
+def resume_run(
+    out: Path, console: Console | None = None, title: str | None = None, model: nn.Module | None = None
+) -> dict[str, Any]:
+    """Go on with the run in a folder from its newest whole checkpoint."""
+    folder, config = RunFolder.open(out)
+    trainer = Trainer(config, folder, console, title or title_of(config), model)
+    with _owned(folder):
+        trainer.restore()
+        return trainer.run()
+
+
+def resume(run_dir: str | Path, model: nn.Module | None = None, console: Console | None = None) -> Run:
+    """Go on with a run where it was, bit for bit, and return it; ``model`` as for :func:`train`, at any state."""
+    require(isinstance(run_dir, str | Path), f"A run is resumed by the path of its folder, not by {run_dir!r}.")
+    resume_run(Path(run_dir), console, model=model)
+    return load(run_dir, model)
+
+
+def title_of(config: RunConfig) -> str:
+    return f"{config.model_name} on {config.task}"
+
+
+def _owned(folder: RunFolder) -> AbstractContextManager[None]:
+    """The folder to this run alone; of several processes the first one holds it for all."""
+    return folder.lock() if is_main_process() else nullcontext()

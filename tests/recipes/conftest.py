@@ -1,0 +1,58 @@
+"""A small table whose cells run in this process."""
+
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from mapformers.launch import local
+from mapformers.recipes import RECIPES, Curve, Recipe, Row, Splits, TableView
+from mapformers.tasks.navigation import Navigation
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+class Inline:
+    """An executor that works at once, in this process."""
+
+    def __init__(self, jobs, mp_context):
+        self.jobs = jobs
+
+    def shutdown(self, cancel_futures=False):
+        pass
+
+    def submit(self, function, *args):
+        future = Future()
+        try:
+            future.set_result(function(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def inline(monkeypatch):
+    from making import TINY
+
+    monkeypatch.setattr(local, "ProcessPoolExecutor", Inline)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr(Navigation, "training", lambda self, scale: dict(TINY))
+
+
+@pytest.fixture
+def mini(monkeypatch, inline):
+    """Two rows on one small world."""
+    recipe = Recipe(
+        name="mini",
+        summary="Small.",
+        task="navigation",
+        worlds={"1D": {"dims": 1, "steps": 6, "grid": 4}},
+        rows=(Row("RoPE (tiny)", "rope", {"d_model": 16}), Row("MapWM", "mapwm", {"d_model": 16, "rank": 1})),
+        measures=(Splits({"iid": "IID", "ood-dense": "Dense"}), Curve()),
+        views=(TableView(),),
+        paper={("MapWM", "1D", "iid"): (0.75, 0.01)},
+        finding="MapWM recalls {MapWM | 1D | iid}, RoPE {RoPE (tiny) | 1D | iid}.",
+    )
+    monkeypatch.setitem(RECIPES._entries, "mini", recipe)
+    return recipe

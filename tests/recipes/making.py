@@ -1,0 +1,63 @@
+"""What several tests of recipes share: running one, and records made by hand."""
+
+import io
+
+from rich.console import Console
+
+from mapformers.launch.reproduce import reproduce
+
+TINY = {
+    "sequences": 16, "batch_size": 4, "log_every": 1, "eval_every": 2, "eval_sequences": 4, "final_sequences": 4,
+    "zero_mean_steps": 2,
+}  # fmt: skip
+
+
+def quiet():
+    return Console(file=io.StringIO(), width=200)
+
+
+def run_recipe(recipe, folder, seeds=1, rows=None, console=None, scale="cpu", jobs=1):
+    return reproduce(
+        recipe,
+        scale=scale,
+        seeds=seeds,
+        rows=[recipe.row(label) for label in rows] if rows else None,
+        jobs=jobs,
+        runs=folder / "runs",
+        results=folder / "results.json",
+        console=console or quiet(),
+    )
+
+
+def keys(record):
+    return [(run["row"], run["world"], run["seed"]) for run in record["runs"]]
+
+
+def a_record(*runs):
+    def scores(value):
+        return {"accuracy": {"value": value, "count": 10}}
+
+    return {
+        "recipe": "mini",
+        "scale": "cpu",
+        "runs": [
+            {
+                "row": row,
+                "world": "1D",
+                "seed": seed,
+                "splits": {"iid": scores(iid), "ood-dense": scores(dense)},
+                "config": {"train": {"batch_size": 4, "lr": 0.003}, "task": {"settings": {}}, "model": {"d_model": 16}},
+                "sequences": 16,
+                "parameters": 1000,
+                "wall_seconds": 60.0,
+                "versions": {"torch": "2"},
+                "hardware": {"threads": 1},
+                "command": "mapformers reproduce mini",
+                "curve": [{"sequences": 8, "accuracy": iid / 2}, {"sequences": 1600, "accuracy": iid}],
+            }
+            for row, seed, iid, dense in runs
+        ],
+    }
+
+
+RECORD = a_record(("MapWM", 0, 0.5, 0.25), ("MapWM", 1, 0.75, 0.25), ("RoPE (tiny)", 0, 0.125, 0.0625))

@@ -1,0 +1,123 @@
+"""One table, five formats: each escapes what it must, and none loses a cell."""
+
+import csv
+import html
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from making import RECORD
+from rich.console import Console
+
+import mapformers as mf
+from mapformers.cli.main import main
+from mapformers.cli.tables import split_table
+from mapformers.reports import FORMATS, Table
+
+NASTY = ["a & b", "c | d", "<e>", 'f, "g"', "W_q", "0.5 ± 0.1", "100 % [bold]", "\\ {x} $y$ #1 ~ ^", "`*h*`", ""]
+TABLE = Table("T & <i>_%", ["row", "value"], [[text, "1"] for text in NASTY], [["player: x_y", "2"]], ["† a & b_c"])
+
+
+def test_csv_comes_back_as_it_was():
+    rows = list(csv.reader(io.StringIO(TABLE.render("csv"))))
+    assert rows == [["row", "value"], *([text, "1"] for text in NASTY), ["player: x_y", "2"]]
+
+
+class Cells(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.cells, self.tags = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag in ("td", "th"):
+            self.cells.append("")
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1] in ("td", "th"):
+            self.cells[-1] += data
+
+    def handle_endtag(self, tag):
+        self.tags.append("/" + tag)
+
+
+def test_html_comes_back_as_it_was():
+    parser = Cells()
+    parser.feed(TABLE.render("html"))
+    assert parser.cells == ["row", "value", *(cell for text in NASTY for cell in (text, "1")), "player: x_y", "2"]
+    assert {tag for tag in parser.tags if not tag.startswith("/")} <= {
+        "table", "caption", "thead", "tbody", "tr", "th", "td", "p",
+    }  # fmt: skip
+    assert html.escape("T & <i>_%") in TABLE.render("html") and "† a &amp; b_c" in TABLE.render("html")
+
+
+def unescape_markdown(text):
+    return html.unescape(re.sub(r"\\([\\`*_\[\]|])", r"\1", text))
+
+
+def test_markdown_has_one_cell_for_each_and_nothing_that_markdown_reads():
+    lines = TABLE.render("markdown").splitlines()
+    assert lines[:2] == ["| row | value |", "|---|--:|"]
+    for line, text in zip(lines[2:], NASTY):
+        cells = re.split(r"(?<!\\)\|", line)[1:-1]
+        assert [unescape_markdown(cell.strip()) for cell in cells] == [text, "1"]
+        assert not re.search(r"(?<!\\)[`*_\[\]<>]", line)
+    assert "| *player: x\\_y* | 2 |" in lines and lines[-1] == "† a &amp; b\\_c"
+
+
+LATEX_MARKS = {
+    "\\&": "&", "\\%": "%", "\\$": "$", "\\#": "#", "\\_": "_", "\\{": "{", "\\}": "}", "\\textbackslash{}": "\\",
+    "\\textasciitilde{}": "~", "\\textasciicircum{}": "^", "\\textless{}": "<", "\\textgreater{}": ">",
+    "\\textbar{}": "|", "$\\pm$": "±",
+}  # fmt: skip
+
+
+def test_latex_is_a_booktabs_table_in_which_every_mark_is_escaped():
+    text = TABLE.render("latex")
+    begin, body = text.split("\\midrule\n", 1)
+    assert "\\begin{tabular}{lr}" in begin and "\\toprule" in begin and "\\caption{T \\& \\textless{}i" in begin
+    pattern = "|".join(map(re.escape, sorted(LATEX_MARKS, key=len, reverse=True)))
+    for line, cell in zip(body.splitlines(), NASTY):
+        inside = line[4:].removesuffix(" & 1 \\\\")
+        assert not re.search(r"[&%$#_{}~^<>|±]", re.sub(pattern, "", inside)), inside
+        assert re.sub(pattern, lambda mark: LATEX_MARKS[mark[0]], inside) == cell
+    assert body.count("\\midrule") == 1 and "\\bottomrule" in body and "\\textdagger{} a \\& b\\_c" in body
+
+
+def test_the_terminal_shows_text_and_not_markup():
+    console = Console(file=io.StringIO(), width=120)
+    console.print(TABLE)
+    printed = console.file.getvalue()
+    assert all(text in printed for text in [*NASTY, "T & <i>_%", "player: x_y", "† a & b_c"])
+
+
+def test_every_format_is_a_text_and_others_are_refused():
+    assert all("W" in TABLE.render(form) for form in FORMATS)
+    with pytest.raises(mf.UserError, match="no format named 'latexx'; did you mean 'latex'"):
+        TABLE.render("latexx")
+
+
+def test_splits_of_a_run_are_such_a_table():
+    scores = {"accuracy": {"value": 0.5, "count": 3}, "exact_match": {"value": None, "count": 3}}
+    table = split_table({"iid": scores}, "mine")
+    assert table.headings == ["split", "accuracy", "exact match", "cases"]
+    assert table.rows == [["iid", "0.5000", "–", "3"]]
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("markdown", "| RoPE (tiny) ° | 1 | 0.125 | 0.062 |"),
+        ("latex", "    RoPE (tiny) \\textdegree{} & 1 & 0.125 & 0.062 \\\\"),
+        ("csv", "MapWM °,2,0.625 ± 0.177 (0.75),0.250 ± 0.000"),
+        ("html", "    <tr><td>RoPE (tiny) °</td><td>1</td><td>0.125</td><td>0.062</td></tr>"),
+    ],
+    ids=lambda value: value.split()[0],
+)
+def test_report_prints_each(mini, tmp_path, capsys, form, expected):
+    (tmp_path / "mini.json").write_text(json.dumps(RECORD))
+    assert main(["report", "mini", "--results", str(tmp_path), "--format", form]) == 0
+    assert expected in capsys.readouterr().out.splitlines()
+    assert {path.name for path in tmp_path.iterdir()} == {"mini.json"}  # without --write it only prints
