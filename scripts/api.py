@@ -105,7 +105,6 @@ def stub(layer: type) -> str:
 def stubs() -> str:
     head = [
         "# Written by scripts/api.py from the options of every layer; change those, then run it again.",
-        "# ruff: noqa",
         "import math",
         "from typing import Any, Literal",
         "",

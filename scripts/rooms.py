@@ -94,15 +94,14 @@ def draw(edges: dict[str, set[str]], path: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
-    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
     height = {room: index for index, room in enumerate(ROOMS)}
     figure, axes = plt.subplots(figsize=(7, 8.5))
     for room, y in height.items():
-        axes.text(
-            0, y, room, ha="center", va="center", fontsize=11,
-            bbox={"boxstyle": "round,pad=0.35", "facecolor": "#eef2f7", "edgecolor": "#44597a"},
-        )  # fmt: skip
+        style = {"boxstyle": "round,pad=0,rounding_size=0.1", "facecolor": "#eef2f7", "edgecolor": "#44597a"}
+        axes.add_patch(FancyBboxPatch((-0.55, y - 0.3), 1.1, 0.6, **style))
+        axes.text(0, y, room, ha="center", va="center", fontsize=11)
     for room, targets in nearest(edges).items():
         for target in targets:
             gap = height[room] - height[target]
@@ -110,11 +109,12 @@ def draw(edges: dict[str, set[str]], path: Path) -> None:
             x = 0.0 if gap == 1 else (0.55 if right else -0.55)
             bend = 0.0 if gap == 1 else (-0.35 if right else 0.35)
             arrow = FancyArrowPatch(
-                (x, height[room] - (0.33 if gap == 1 else 0)), (x, height[target] + (0.33 if gap == 1 else 0)),
-                connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=11, color="#44597a", lw=1.1,
+                (x, height[room] - (0.3 if gap == 1 else 0)), (x, height[target] + (0.3 if gap == 1 else 0)),
+                connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=11, shrinkA=0, shrinkB=0,
+                color="#44597a", lw=1.1,
             )  # fmt: skip
             axes.add_patch(arrow)
-    axes.set_xlim(-3.2, 3.2)
+    axes.set_xlim(-2.4, 2.4)
     axes.set_ylim(-0.8, len(ROOMS) - 0.2)
     axes.axis("off")
     axes.set_title("Rooms from the floor up; an arrow points to what a room imports", fontsize=11)

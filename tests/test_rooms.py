@@ -6,9 +6,8 @@ from pathlib import Path
 PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(PROJECT / "scripts"))
 
-import rooms  # noqa: E402
-
 import mapformers as mf  # noqa: E402
+import rooms  # noqa: E402
 from mapformers.modules.layer import LAYERS  # noqa: E402
 from mapformers.registry import RECIPES, TASKS  # noqa: E402
 

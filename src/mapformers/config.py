@@ -1,4 +1,4 @@
-"""One config language: frozen dataclasses, spoken alike by Python, the command line and run folders."""
+"""One config language: frozen dataclasses, the same for Python, the command line and run folders."""
 
 import types
 import typing

@@ -9,7 +9,7 @@ ALIBI = PROJECT / "examples" / "alibi.py"
 
 
 def test_the_registry_tests_pass_for_a_layer_in_a_file_of_its_own():
-    words = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "tests/properties", "-k", "alibi"]
+    words = ["-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", "tests/properties", "-k", "alibi"]
     done = subprocess.run(
         [sys.executable, *words, "--import-plugin", str(ALIBI)],
         cwd=PROJECT,

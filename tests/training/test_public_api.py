@@ -142,16 +142,6 @@ def test_hybrids_by_layers_from_python_and_the_shell(tmp_path):
     config = mf.RunConfig.compose("navigation", layers=layers, scale="smoke", dims=1)
     line = "--task navigation --dims 1 --layers mapem mapwm:rank=1,learn-omega=false --scale smoke"
     asked = shlex.split(line)
-        "--task",
-        "navigation",
-        "--dims",
-        "1",
-        "--layers",
-        "mapem",
-        "mapwm:rank=1,learn-omega=false",
-        "--scale",
-        "smoke",
-    ]
     assert parse_train(asked).compose() == config
     assert config.model_name == "mapem+mapwm"
     assert (

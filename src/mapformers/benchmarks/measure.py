@@ -17,7 +17,7 @@ MIB = 2**20
 
 
 def interleaved_medians(steps: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each function; they take turns, so that a slow moment of the machine hits all alike."""
+    """Median seconds of each function; they take turns, so that a slow moment of the machine hits all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         step()

@@ -19,9 +19,9 @@ from mapformers.ops.rotation_products.reference import apply_in_order
 from mapformers.ops.selective_scan import selective_loop
 from mapformers.ops.visibility import Visibility
 
-SMALL = Size("small", 1, 64, 1, 32, 256)
-LARGE = Size("large", 4, 256, 4, 4, 256)
-SMOKE = Size("smoke", 1, 16, 1, 2, 16)
+SMALL_SIZE = Size("small", 1, 64, 1, 32, 256)
+LARGE_SIZE = Size("large", 4, 256, 4, 4, 256)
+SMOKE_SIZE = Size("smoke", 1, 16, 1, 2, 16)
 
 
 class PlainNorm:
@@ -113,7 +113,7 @@ def plain_step(name: str, size: Size) -> Callable[[], float]:
     return run
 
 
-def ops(sizes: Sequence[Size] = (SMALL, LARGE), repeats: int = 20, memory: bool = True) -> list[Comparison]:
+def ops(sizes: Sequence[Size] = (SMALL_SIZE, LARGE_SIZE), repeats: int = 20, memory: bool = True) -> list[Comparison]:
     """Every piece at every size, the two forms turn by turn; memory in processes of their own, at the first size."""
     found = []
     for piece in PIECES.values():

@@ -1,4 +1,4 @@
-"""Training throughput and memory of every registered mixer as a ratio to `rope`, and of others' models beside them."""
+"""Training throughput and memory of every registered layer as a ratio to `rope`, and of others' models beside them."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class Timing:
 
 
 def rows() -> dict[str, tuple[str, dict[str, Any]]]:
-    """What is timed: label -> (model, options), every registered mixer in every form it names for benchmarks."""
+    """What is timed: label -> (model, options), every registered layer in every form it names for benchmarks."""
     found = {}
     for name in LAYERS:
         for options in LAYERS[name].benchmarked:

@@ -13,7 +13,7 @@ from rich.console import Console
 from mapformers.benchmarks.learning import learning
 from mapformers.benchmarks.lengths import LENGTHS, TOKENS, by_length
 from mapformers.benchmarks.memory import memory, memory_by_batch
-from mapformers.benchmarks.ops import LARGE, SMALL, SMOKE, ops
+from mapformers.benchmarks.ops import LARGE_SIZE, SMALL_SIZE, SMOKE_SIZE, ops
 from mapformers.benchmarks.report import REPORTS
 from mapformers.benchmarks.startup import startup
 from mapformers.benchmarks.tasks import tasks
@@ -118,8 +118,8 @@ def _learning(asked: Arguments) -> dict[str, Any]:
 
 def _ops(asked: Arguments) -> dict[str, Any]:
     if asked.scale == "smoke":
-        return {"rows": _plain(ops((SMOKE,), 1, memory=False))}
-    return {"rows": _plain(ops((SMALL, LARGE), asked.repeats or 20))}
+        return {"rows": _plain(ops((SMOKE_SIZE,), 1, memory=False))}
+    return {"rows": _plain(ops((SMALL_SIZE, LARGE_SIZE), asked.repeats or 20))}
 
 
 def _startup(asked: Arguments) -> dict[str, Any]:

@@ -1,5 +1,4 @@
 # Written by scripts/api.py from the options of every layer; change those, then run it again.
-# ruff: noqa
 import math
 from typing import Any, Literal
 
@@ -43,7 +42,7 @@ class CoPE(Mixer):
         self_key: bool = True,
         attn_temperature: float = 1.0,
         npos: int = 64,
-        cope_scaling: Literal["all", "content"] = "all",
+        cope_scaling: Literal['all', 'content'] = 'all',
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
     def reference(self, x: Tensor, context: Context) -> Tensor: ...
@@ -80,8 +79,8 @@ class Mamba(Mixer):
         conv: bool = True,
         conv_size: int = 4,
         dt_rank: int | None = None,
-        delta: Literal["softplus", "signed"] = "softplus",
-        input_gate: Literal["delta", "none"] = "delta",
+        delta: Literal['softplus', 'signed'] = 'softplus',
+        input_gate: Literal['delta', 'none'] = 'delta',
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
     def reference(self, x: Tensor, context: Context) -> Tensor: ...
@@ -124,8 +123,8 @@ class MAmPa(Mixer):
         conv: bool = False,
         conv_size: int = 4,
         dt_rank: int | None = None,
-        delta: Literal["softplus", "signed"] = "signed",
-        input_gate: Literal["delta", "none"] = "none",
+        delta: Literal['softplus', 'signed'] = 'signed',
+        input_gate: Literal['delta', 'none'] = 'none',
         omega_max: float = 2 * math.pi,
         base: float = 64.0,
         learn_omega: bool = True,
@@ -171,8 +170,8 @@ class MapEM(Mixer):
         base: float = 64.0,
         learn_omega: bool = True,
         rank: int = 2,
-        attend: Literal["os", "s", "o", "gated"] = "os",
-        origins: Literal["equal", "independent", "shared"] = "equal",
+        attend: Literal['os', 's', 'o', 'gated'] = 'os',
+        origins: Literal['equal', 'independent', 'shared'] = 'equal',
         origin_std: float | None = None,
         qk_scale: float = 0.5,
         project_position: bool = False,
@@ -217,8 +216,8 @@ class MapEMNC(Mixer):
         learn_omega: bool = True,
         block: Literal[2, 3, 4, 6, 8] = 4,
         rank: int | None = None,
-        attend: Literal["os", "s", "o", "gated"] = "os",
-        origins: Literal["equal", "independent", "shared"] = "equal",
+        attend: Literal['os', 's', 'o', 'gated'] = 'os',
+        origins: Literal['equal', 'independent', 'shared'] = 'equal',
         origin_std: float | None = None,
         qk_scale: float = 0.5,
         project_position: bool = False,
@@ -448,7 +447,7 @@ class TemT(Mixer):
         n_layers: int = 1,
         causal: bool = True,
         action_ids: tuple[int, ...] = (),
-        act: Literal["linear", "relu", "tanh"] = "linear",
+        act: Literal['linear', 'relu', 'tanh'] = 'linear',
         attn_temperature: float = 1.0,
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...

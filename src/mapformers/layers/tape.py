@@ -64,7 +64,7 @@ class TAPEAttention(RoPE):
         return self.heads.merge(mixed), position, averaged, memory
 
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]:
-        """The same as a mixer at the beginning of the stream."""
+        """The same at the beginning of the stream."""
         mixed, _, _, memory = self.read(x, None, state, context)
         return mixed, memory
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mapformers.errors import UserError, require
 from mapformers.files import read_json, write_json
-from mapformers.recipes.measures import BESIDE
+from mapformers.recipes.measures import OWN_KEYS
 from mapformers.recipes.recipe import RECIPES, Cell, Recipe
 from mapformers.recipes.record import Record, empty_record, is_run_of, key_of, with_players, with_run
 from mapformers.runs.config import Scale
@@ -50,9 +50,9 @@ def entry_of(cell: Cell, folder: Path) -> dict[str, Any]:
     if began != result["sources"] and None not in (began, result["sources"]):
         result["sources"] = f"{began}, then {result['sources']}"  # resumed after they had changed: never current
     place = {"row": cell.row.label, "world": cell.world, "seed": cell.seed, "sweep": dict(cell.sweep)}
-    beside = {name: found[name] for name in BESIDE if name in found}
-    others = {name: data for name, data in found.items() if name not in BESIDE}
-    return {**place, "config": read_json(run.config_file), **result, **beside, "measures": others}
+    own = {name: found[name] for name in OWN_KEYS if name in found}
+    others = {name: data for name, data in found.items() if name not in OWN_KEYS}
+    return {**place, "config": read_json(run.config_file), **result, **own, "measures": others}
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 from mapformers.evaluation import evaluate_grid
 from mapformers.runs.run import Run
 
-BESIDE = ("splits", "curve")  # kept beside `measures` in a record, the others in it
+OWN_KEYS = ("splits", "curve")  # kept beside `measures` in a record, the others in it
 
 
 class Measure(ABC):
@@ -24,7 +24,7 @@ class Measure(ABC):
 
     def of(self, entry: Mapping[str, Any]) -> Any:
         """What was kept of a run in a record; None where it was not measured."""
-        kept = entry if self.name in BESIDE else entry.get("measures", {})
+        kept = entry if self.name in OWN_KEYS else entry.get("measures", {})
         return kept.get(self.name)
 
     def fits(self, kept: Any) -> bool:

@@ -188,7 +188,7 @@ def rotate(p: Tensor, x: Tensor, back: bool = False) -> Tensor:
 
 
 def gathered_gradient(p: Tensor, dx: Tensor, x: Tensor) -> Tensor:
-    """P_t (Σ_{s≥t} dx_s ∧ x_s) P_tᵀ in the K generators, dx (n, V, …), x alike or the same at all times.
+    """P_t (Σ_{s≥t} dx_s ∧ x_s) P_tᵀ in the K generators, dx (n, V, …), x like it or the same at all times.
 
     If it is the same, that is (P_t Σ_{s≥t} dx_s) ∧ (P_t x), which takes no product of matrices.
     """

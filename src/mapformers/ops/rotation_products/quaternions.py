@@ -127,7 +127,7 @@ def cross(a: Tensor, b: Tensor) -> Tensor:
 
 
 def gathered_gradient(p: Tensor, dx: Tensor, x: Tensor) -> Tensor:
-    """P_t (Σ_{s≥t} dx_s ∧ x_s) P_tᵀ in the K generators, dx (n, V, …), x alike or the same at all times.
+    """P_t (Σ_{s≥t} dx_s ∧ x_s) P_tᵀ in the K generators, dx (n, V, …), x like it or the same at all times.
 
     ⟨X, Σ_k θ_k S_k⟩ of a gradient X on θ is that of its pure quaternions, on which P acts stream by stream.
     """
