@@ -85,7 +85,7 @@ def test_a_run_that_never_gets_there_counts_as_the_slowest():
     ("command", "headings"),
     [
         ("throughput --sizes smoke --repeats 1", ("ratio to rope", "mapwm")),
-        ("mixers --scale smoke", ("ratio at 256", "MiB at 256", "mapem", "mambapy")),
+        ("lengths --scale smoke", ("ratio at 256", "MiB at 256", "mapem", "mambapy")),
         ("memory --scale smoke", ("growth", "mapem")),
         ("tasks --scale smoke", ("sampled tokens/s", "navigation")),
         ("learning --scale smoke --seeds 1", ("sequences", "median", "never")),

@@ -16,7 +16,8 @@ from mapformers.registry import LAYERS
 from mapformers.runs import provenance as origin
 from mapformers.runs import sources
 from mapformers.runs.config import RunConfig
-from mapformers.runs.sources import PACKAGE, fingerprint, library_hash, meaningful_lines, sources_hash, sources_of
+from mapformers.runs.source_text import fingerprint, meaningful_lines
+from mapformers.runs.sources import PACKAGE, library_hash, sources_hash, sources_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,7 +107,7 @@ def test_the_hash_is_the_same_in_every_version_of_python(version, tmp_path):
     (tmp_path / "a.py").write_text(BEFORE)
     files = [*sorted(PACKAGE.rglob("*.py")), tmp_path / "a.py"]
     script = (
-        "import sys; from pathlib import Path; from mapformers.runs.sources import fingerprint; "
+        "import sys; from pathlib import Path; from mapformers.runs.source_text import fingerprint; "
         "print(*(fingerprint(Path(name)) for name in sys.argv[1:]))"
     )
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -10,7 +10,7 @@ import mapformers as mf
 from mapformers.launch import reproduce as running
 from mapformers.recipes import GridMeasure
 from mapformers.runs.folder import RunFolder
-from mapformers.runs.provenance import freshness, is_stale, provenance, sources_hash
+from mapformers.runs.provenance import freshness, is_stale, sources_hash
 from mapformers.tasks.navigation import Navigation
 from mapformers.training import loop
 
@@ -119,23 +119,7 @@ def test_a_cell_that_fails_leaves_the_others_alone(mini, tmp_path, monkeypatch):
     assert "Traceback" in log.read_text() and "no luck" in log.read_text()
 
 
-@pytest.fixture
-def with_sources(monkeypatch):
-    """Runs record their sources."""
-
-    def told(self):
-        return lambda hardware, config=None: provenance(hardware, self.config)
-
-    original = loop.Trainer._measure
-
-    def measure(self, hardware):
-        monkeypatch.setattr(loop, "provenance", told(self))
-        return original(self, hardware)
-
-    monkeypatch.setattr(loop.Trainer, "_measure", measure)
-
-
-def test_a_run_is_stale_once_its_sources_have_changed(mini, tmp_path, monkeypatch, with_sources):
+def test_a_run_is_stale_once_its_sources_have_changed(mini, tmp_path):
     run = run_recipe(mini, tmp_path, rows=["MapWM"])["runs"][0]
     assert run["sources"] == sources_hash(run["config"])
     assert freshness(run) == "current" and not is_stale(run)
@@ -143,7 +127,7 @@ def test_a_run_is_stale_once_its_sources_have_changed(mini, tmp_path, monkeypatc
     assert freshness({**run, "sources": None}) == "unrecorded"
 
 
-def test_a_run_resumed_with_other_sources_is_never_current(mini, tmp_path, monkeypatch, with_sources):
+def test_a_run_resumed_with_other_sources_is_never_current(mini, tmp_path):
     run_recipe(mini, tmp_path, rows=["MapWM"])
     [cell] = tmp_path.glob("runs/mini/cpu/*/cell.json")
     cell.write_text(json.dumps({**json.loads(cell.read_text()), "sources": "0123456789abcdef"}))
