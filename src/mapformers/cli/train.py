@@ -73,6 +73,8 @@ def main(args: Sequence[str]) -> int:
     asked = parse_train(args)
     choice, console = asked.choice, Console(stderr=True)
     if choice.resume:
+        named = choice.out is not None or choice.task is not None
+        require(named, "Say which run goes on: --resume --out RUN_DIR, or its --task and --model with --resume.")
         folder = choice.out or default_folder(asked.compose())
         config = check_same_run(folder, asked)
         result = resume_run(folder, console)
