@@ -4,6 +4,7 @@ python examples/own_model.py [--steps 300]
 """
 
 import argparse
+import tempfile
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +17,12 @@ class OwnBlock(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int):
         super().__init__()
-        self.look = mf.layers.MapWM(d_model=d_model, n_heads=n_heads, rank=2)
+        self.attention = mf.layers.MapWM(d_model=d_model, n_heads=n_heads, rank=2)
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2))
         self.mlp = nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.SiLU(), nn.Linear(2 * d_model, d_model))
 
     def forward(self, x: Tensor, state=None):
-        mixed, state = self.look(self.norms[0](x), state=state, return_state=True)
+        mixed, state = self.attention(self.norms[0](x), state=state, return_state=True)
         x = x + mixed
         return x + self.mlp(self.norms[1](x)), state
 
@@ -53,7 +54,8 @@ def main() -> None:
     task = mf.build_task("navigation", dims=2, steps=64, grid=16)
     model, batch = OwnModel(task.vocab_size), 32
     budget = {"sequences": wanted * batch, "batch_size": batch, "zero_mean_steps": wanted // 4, "warmup_steps": 20}
-    run = mf.train("navigation", model, dims=2, steps=64, grid=16, out=f"runs/own-model-{wanted}", **budget)
+    with tempfile.TemporaryDirectory() as folder:  # or a folder to keep: mf.load(folder, model) brings it back
+        run = mf.train("navigation", model, dims=2, steps=64, grid=16, out=f"{folder}/run", **budget)
     print("accuracy on iid:", round(run.result["splits"]["iid"]["accuracy"]["value"], 3))
 
     tokens = task.sample("iid", 1, torch.Generator().manual_seed(0)).tokens

@@ -7,7 +7,6 @@ A layer's arguments are written down once, as the fields of its options; editors
 """
 
 import ast
-import dataclasses
 import inspect
 import itertools
 import math
@@ -55,15 +54,7 @@ def field_docs(options: type) -> dict[str, str]:
 
 def arguments(layer: type) -> Iterator[tuple[inspect.Parameter, str]]:
     """The arguments of a layer's constructor with a sentence on each."""
-    if layer is TAPE:
-        own = [p for p in inspect.signature(TAPE.__init__).parameters.values() if p.name not in ("self", "options")]
-        options = [
-            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
-            for f in dataclasses.fields(TAPE.Options)
-        ]
-        parameters = [*own, *options]
-    else:
-        parameters = list(inspect.signature(layer).parameters.values())
+    parameters = list(inspect.signature(layer).parameters.values())
     docs = COMMON | field_docs(layer.Options)  # type: ignore[attr-defined]
     for parameter in parameters:
         yield parameter, docs[parameter.name]

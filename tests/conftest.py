@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 BF16 = "import torch; torch.set_num_threads(1); torch.randn(24, 16).bfloat16() @ torch.randn(16, 48).bfloat16()"
@@ -39,6 +40,30 @@ def pytest_configure(config: pytest.Config) -> None:
     from mapformers.plugins import import_plugins
 
     import_plugins(config.getoption("--import-plugin"))
+
+
+@pytest.fixture(autouse=True)
+def _forget_plugins() -> Iterator[None]:
+    """What a test registers is gone after it: others list what there is."""
+    from mapformers import plugins, registry
+
+    rooms = (registry.LAYERS, registry.TASKS, registry.RECIPES)
+    before, modules, inherited = (
+        [list(room._entries) for room in rooms],
+        set(sys.modules),
+        os.environ.get(plugins.VARIABLE),
+    )
+    yield
+    for room, known in zip(rooms, before):
+        for name in set(room._entries) - set(known):
+            if not room.is_own(name):
+                del room._entries[name]
+    for name in set(sys.modules) - modules:
+        if name.startswith("mapformers_plugin_"):
+            del sys.modules[name]
+    os.environ.pop(plugins.VARIABLE, None)
+    if inherited is not None:
+        os.environ[plugins.VARIABLE] = inherited
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from mapformers import analysis, evaluation, layers, lie, players, seeding, training
     from mapformers.errors import UserError
     from mapformers.evaluation.evaluate import evaluate
@@ -41,7 +42,23 @@ _HOMES = {
     "resume": "training",
     "train": "training",
 }
-_ROOMS = ("analysis", "evaluation", "layers", "lie", "players", "seeding", "training")
+_ROOMS = (
+    "analysis",
+    "benchmarks",
+    "evaluation",
+    "launch",
+    "layers",
+    "lie",
+    "modules",
+    "ops",
+    "players",
+    "recipes",
+    "reports",
+    "runs",
+    "seeding",
+    "tasks",
+    "training",
+)
 
 __all__ = [
     "Batch",
@@ -76,7 +93,10 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib import metadata
 
-        return metadata.version("mapformers")
+        try:
+            return metadata.version("mapformers")
+        except metadata.PackageNotFoundError:  # the sources lie on the path, but nothing is installed
+            return "unknown"
     if name in _ROOMS:
         return import_module(f"mapformers.{name}")
     if name in _HOMES:

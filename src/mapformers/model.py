@@ -107,7 +107,7 @@ def model_config(
             n_layers is None or n_layers == len(layers), f"layers lists {len(layers)} layers, n_layers says {n_layers}."
         )
         require(not settings, f"With a list of layers, give options per layer: ('mapwm', {settings!r}).")
-        stack = tuple(_layer_of(spec) for spec in layers)
+        stack = tuple(layer_config(*layer_spec(spec)) for spec in layers)
     return from_dict(ModelConfig, {"vocab_size": vocab_size, "layers": stack, **sizes})
 
 
@@ -117,12 +117,13 @@ def suggested_settings(name: str, suggestions: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in suggestions.items() if key in known}
 
 
-def _layer_of(spec: LayerSpec) -> LayerConfig:
+def layer_spec(spec: LayerSpec) -> tuple[str, Mapping[str, Any]]:
+    """A layer of a hybrid as its name and options."""
     if isinstance(spec, str):
-        return layer_config(spec, {})
-    pair = isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[1], Mapping)
+        return spec, {}
+    pair = isinstance(spec, tuple | list) and len(spec) == 2 and isinstance(spec[1], Mapping)
     require(pair, f"A layer is a name or (name, options), not {spec!r}.")
-    return layer_config(*spec)
+    return spec[0], spec[1]
 
 
 EMBEDDING_STD = 0.3

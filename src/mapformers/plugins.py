@@ -1,7 +1,9 @@
 """Layers, tasks and recipes of one's own: a file or a module whose import registers them."""
 
+import hashlib
 import importlib
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -9,24 +11,28 @@ from pathlib import Path
 
 from mapformers.errors import UserError, require
 
-VARIABLE = "MAPFORMERS_IMPORT"  # inherited by worker processes, which must know the same names
+VARIABLE = "MAPFORMERS_IMPORT"  # a JSON list, inherited by worker processes, which must know the same names
 
 
 def import_plugins(names: Sequence[str]) -> None:
     """Import files (``mine.py``) and modules (``package.mine``); what they register is then known by name."""
+    require(not isinstance(names, str), f"Give a list of files or modules: [{names!r}].")
     for name in names:
         _import(name)
     given = [str(Path(name).resolve()) if name.endswith(".py") else name for name in names]
-    before = [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
     if given:
-        os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys([*before, *given]))
+        os.environ[VARIABLE] = json.dumps(list(dict.fromkeys([*_inherited(), *given])))
 
 
 def import_inherited_plugins() -> None:
     """Import what the process that started this one was told to import."""
-    for name in os.environ.get(VARIABLE, "").split(os.pathsep):
-        if name:
-            _import(name)
+    for name in _inherited():
+        _import(name)
+
+
+def _inherited() -> list[str]:
+    names: list[str] = json.loads(os.environ.get(VARIABLE) or "[]")
+    return names
 
 
 def _import(name: str) -> None:
@@ -37,24 +43,25 @@ def _import(name: str) -> None:
             importlib.import_module(name)
     except UserError as error:
         raise UserError(f"{name} cannot be imported: {error}") from None
-    except ImportError as error:
-        raise UserError(f"{name} cannot be imported: {error}; give a Python file or an installed module.") from None
     except SyntaxError as error:
         raise UserError(f"{name} cannot be imported: {error.msg} in line {error.lineno}.") from None
+    except Exception as error:  # whatever a user's file may do
+        kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
+        raise UserError(f"{name} cannot be imported: {kind}{error}.") from error
 
 
 def _import_file(path: Path) -> None:
+    """Under a name of its own, so that a file may be called like a package it imports."""
     require(path.is_file(), f"There is no file {path}; name an existing Python file.")
-    if path.stem in sys.modules:
-        own = Path(getattr(sys.modules[path.stem], "__file__", None) or "").resolve()
-        require(own == path, f"A module named {path.stem!r} is already loaded; rename {path.name}.")
+    name = f"mapformers_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
         return
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[path.stem]
+        del sys.modules[name]
         raise

@@ -13,7 +13,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from mapformers.errors import require, unknown
+from mapformers.errors import UserError, require, unknown
 
 Entry = TypeVar("Entry")
 FIRST_LINE = re.compile(r'"""`([\w-]+)`: (.+?)(?:""")?$')
@@ -42,6 +42,8 @@ class Registry(Generic[Entry]):
     def __getitem__(self, name: str) -> Entry:
         if name not in self._entries and name in self._listed:
             import_module(self._listed[name].module)
+        if name not in self._entries and name in self._listed:
+            raise UserError(f"The module {self._listed[name].module} does not register the {self.kind} {name!r}.")
         if name not in self._entries:
             raise unknown(self.kind, name, self.names(), "if it is your own, import its file first (--import FILE)")
         return self._entries[name]
@@ -55,6 +57,10 @@ class Registry(Generic[Entry]):
     def names(self) -> list[str]:
         """Every name, in alphabetical order; imports nothing."""
         return sorted({*self._listed, *self._entries})
+
+    def is_own(self, name: str) -> bool:
+        """Whether an entry is a file of the library, and not of a plug-in."""
+        return name in self._listed and self._listed[name].module.startswith(f"mapformers.{self.room}.")
 
     def summary(self, name: str) -> str:
         """What a name stands for, in one line."""

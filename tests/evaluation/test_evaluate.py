@@ -47,7 +47,7 @@ def test_a_perfect_player_scores_one_on_every_split(dims):
     for split in task.splits:
         player = perfect_player(task, task.split_settings(split).grid)
         scores = mf.evaluate(player, task, split, n_sequences=24)
-        assert scores == {"accuracy": 1.0, "accuracy_all_revisits": 1.0}, split
+        assert scores == {"accuracy": 1.0, "accuracy_objects": 1.0, "accuracy_all_revisits": 1.0}, split
         assert 0 < scores["accuracy"].count < scores["accuracy_all_revisits"].count
 
 

@@ -1,5 +1,6 @@
 """Every registered layer as `mf.layers` offers it: alone, streamed, packed, padded, and read both ways."""
 
+import copy
 import inspect
 from typing import Any
 
@@ -180,11 +181,43 @@ def test_wrong_arguments_are_one_sentence():
         lambda: mf.layers.MapWM(16, 2, rank=0): "rank must be at least 1",
         lambda: mf.layers.MapWM(16, 2, rank="two"): "rank must be a whole number",
         lambda: mf.layers.MapWM(16, 2, rnak=2): "did you mean 'rank'",
+        lambda: mf.layers.RoPE(16, 2, n_layers=0): "n_layers must be a whole number of at least 1",
+        lambda: mf.layers.RoPE("16", 2): "d_model must be a whole number",
+        lambda: mf.layers.RoPE(16, 2, causal="no"): "causal must be True or False",
         lambda: mf.layers.TemT(16, 2): "told which tokens are actions",
         lambda: mf.layers.TemT(16, 2, action_ids=(0,))(torch.randn(1, 2, 16)): "call it with tokens=",
     }.items():
         with pytest.raises(UserError, match=sentence):
             make()
+
+
+def test_hooks_on_a_mixer_fire_inside_a_decoder():
+    """Whatever wraps modules (hooks, sharding, per-layer compilation) relies on their being called."""
+    model, fired = mf.build_model("mapwm", vocab_size=5, n_layers=2), []
+    for layer in model.layers:
+        layer.mixer.register_forward_hook(lambda *_: fired.append(1))
+    model(torch.zeros(1, 3, dtype=torch.long))
+    assert len(fired) == 2
+
+
+def test_layers_are_copied_pickled_and_saved_whole(tmp_path):
+    for name in mf.list_models():
+        layer = build(Case(name, LAYERS[name].variants[0]))
+        x, tokens = draw_x(1, 5), draw_tokens(1, 5)
+        expected = layer(x, **told(Case(name), tokens))
+        torch.save(layer, tmp_path / "layer.pt")
+        for other in (copy.deepcopy(layer), torch.load(tmp_path / "layer.pt", weights_only=False)):
+            assert_bitwise(other(x, **told(Case(name), tokens)), expected)
+
+
+def test_tape_goes_on_with_its_state_and_its_stream_together():
+    first, second = mf.layers.TAPE(WIDTH, HEADS), mf.layers.TAPE(WIDTH, HEADS, last=True)
+    x, stream = first(torch.randn(2, 9, WIDTH), return_stream=True)
+    _, state = second(x[:, :5], stream=stream[:, :, :5], return_state=True)
+    with pytest.raises(UserError, match="both its state and"):
+        second(x[:, 5:], state=state)
+    with pytest.raises(UserError, match="stream must be what the TAPE layer before returned"):
+        second(x, stream=stream[:, :, :5])
 
 
 def test_tape_hands_its_positions_to_the_next_layer():

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from mapformers.plugins import import_plugins
-from mapformers.registry import LAYERS
 from mapformers.runs import provenance as origin
 from mapformers.runs import sources
 from mapformers.runs.config import RunConfig
@@ -124,17 +123,13 @@ def test_the_hash_is_kept_for_the_life_of_the_process():
     assert sources._hash_of.cache_info().hits == before + 1
 
 
-def test_a_layer_of_a_plug_in_brings_its_own_file(tmp_path, monkeypatch):
+def test_a_layer_of_a_plug_in_brings_its_own_file(tmp_path):
     plugin = (PACKAGE / "layers/nope.py").read_text().replace("`nope`", "`mine`").replace('"nope"', '"mine"')
     (tmp_path / "my_layer.py").write_text(plugin)
-    monkeypatch.setenv("MAPFORMERS_IMPORT", "")
     import_plugins([str(tmp_path / "my_layer.py")])
-    try:
-        found = sources_of(RunConfig.compose("navigation", "mine", "smoke"))
-        assert tmp_path / "my_layer.py" in found and PACKAGE / "layers/nope.py" not in found
-        assert PACKAGE / "modules/attention.py" in found
-    finally:
-        del LAYERS._entries["mine"], sys.modules["my_layer"]
+    found = sources_of(RunConfig.compose("navigation", "mine", "smoke"))
+    assert tmp_path / "my_layer.py" in found and PACKAGE / "layers/nope.py" not in found
+    assert PACKAGE / "modules/attention.py" in found
 
 
 def test_a_benchmark_depends_on_every_layer():

@@ -115,7 +115,10 @@ def test_metrics_agree_with_counting(world, seed, spoilt):
             everywhere += [said == meant] * again
             filled += [said == meant] * (again and meant != task.empty_id)
     scores = task.score(one_hot(answers, task.vocab_size), batch)
-    for name, right in (("accuracy", filled), ("accuracy_all_revisits", everywhere)):
+    # Without "empty" an answer "empty" becomes token 0, an action, because all other logits are equal: wrong again.
+    counted = {"accuracy": filled, "accuracy_objects": filled, "accuracy_all_revisits": everywhere}
+    assert scores.keys() == counted.keys()
+    for name, right in counted.items():
         assert scores[name].count == len(right)
         assert scores[name] == pytest.approx(sum(right) / len(right)) if right else math.isnan(scores[name])
 
@@ -138,15 +141,17 @@ def test_sampling_is_pinned(dims):
     assert list(map(zlib.crc32, contents)) == PINNED[dims]
 
 
+@pytest.mark.parametrize("edges", ["torus", "walls"])
 @pytest.mark.parametrize("dims", range(1, 6))
-def test_the_drawing_explains_what_it_shows_and_nothing_else(dims):
+def test_the_drawing_explains_what_it_shows_and_nothing_else(dims, edges):
     """S is drawn if the start was not seen; the legend explains the brackets in any number of dimensions."""
-    task = mf.build_task("navigation", dims=dims, steps=6, grid=4, n_objects=3)
+    task = mf.build_task("navigation", dims=dims, steps=6, grid=4, n_objects=3, edges=edges)
     drawn = set()
     for seed in range(30):
         *lines, key = task.show("iid", generator(seed)).splitlines()
         start = any("S" in line for line in lines)
         assert key.startswith("S start") == start and "[ ] a scored revisit" in key
+        assert ("torus" in key) == (edges == "torus" and dims <= 2)
         drawn.add(start)
     assert drawn == ({True, False} if dims <= 2 else {False})
 
@@ -268,7 +273,8 @@ def test_splits_are_those_of_the_table_and_differ_in_nothing_else(dims):
     for split, (steps, grid, p_empty) in TABLE[dims].items():
         world = asdict(task.split_settings(split))
         expected = {"steps": steps, "grid": grid, "p_empty": p_empty}
-        assert world == {"dims": dims, "n_objects": 16, "max_run": 10 if dims == 1 else 3, **expected}
+        kept = {"dims": dims, "n_objects": 16, "max_run": 10 if dims == 1 else 3, "edges": "torus"}
+        assert world == {**kept, **expected}
         batch = task.sample(split, 2, generator())
         assert batch.tokens.shape == (2, 2 * steps - 1)
         assert 0 <= int(batch.info["positions"].min()) <= int(batch.info["positions"].max()) < grid
@@ -276,7 +282,7 @@ def test_splits_are_those_of_the_table_and_differ_in_nothing_else(dims):
 
 def test_splits_follow_the_settings_asked_for():
     task = mf.build_task("navigation", dims=2, steps=10, grid=7, p_empty=0.3, n_objects=5, max_run=2)
-    kept = {"dims": 2, "n_objects": 5, "max_run": 2}
+    kept = {"dims": 2, "n_objects": 5, "max_run": 2, "edges": "torus"}
     assert {split: asdict(task.split_settings(split)) for split in task.splits} == {
         "iid": {**kept, "steps": 10, "grid": 7, "p_empty": 0.3},
         "ood-dense": {**kept, "steps": 5, "grid": 4, "p_empty": 0.2},
@@ -301,9 +307,10 @@ def test_a_split_may_be_a_dict_over_the_iid_settings():
         ({"grids": 9}, "did you mean 'grid'"),
         ({"grid": 1}, "grid must be at least 2"),
         ({"p_empty": 1.5}, "between 0 and 1"),
+        ({"edges": "none"}, "edges must be one of torus, walls"),
         ({"steps": "many"}, "steps must be a whole number"),
     ],
-    ids=["name", "setting", "grid", "p_empty", "type"],
+    ids=["name", "setting", "grid", "p_empty", "edges", "type"],
 )
 def test_a_wrong_split_is_refused_in_one_sentence(split, sentence):
     task = mf.build_task("navigation")
@@ -370,11 +377,42 @@ def test_accuracy_counts_revisits_to_cells_that_are_not_empty():
         row, place = kind.nonzero()[0].tolist()
         answers[row, place] = batch.targets[row, place]
     scores = task.score(one_hot(answers, task.vocab_size), batch)
-    assert set(scores) == {"accuracy", "accuracy_all_revisits"}
+    assert list(scores) == ["accuracy", "accuracy_objects", "accuracy_all_revisits"]
     assert scores["accuracy"] == 1 / int(scored.sum())
     assert scores["accuracy"].count == int(scored.sum())
     assert scores["accuracy_all_revisits"] == 2 / int(revisit.sum())
     assert scores["accuracy_all_revisits"].count == int(revisit.sum())
+
+
+def test_accuracy_objects_leaves_empty_out_of_the_argmax():
+    """A walk to and fro between a cell with object A and an empty one; "empty" has the highest logit everywhere."""
+    task = mf.build_task("navigation", dims=1, steps=6, grid=4, n_objects=3)
+    right, left, empty, a, b = 0, 1, task.empty_id, task.empty_id + 1, task.empty_id + 2
+    places = torch.tensor([[1, 0, 1, 0, 1, 0, 1]])
+    held = torch.tensor([[a, empty, b, b, b, b, b]])  # only the first visits count
+    batch = task.walk_batch(torch.tensor([[right, left] * 3 + [right]]), places, held)
+    assert batch.targets[0, 0::2].tolist() == [a, empty, a, empty, a, empty, a]
+    logits = torch.zeros(1, 13, task.vocab_size)
+    logits[..., empty] = 9
+    logits[0, [0, 4, 6], a] = 5  # a first visit, a revisit to A, and a revisit to the empty cell
+    logits[0, 8, b] = 5  # at a revisit to A, the wrong object
+    logits[0, 12, a], logits[0, 12, left] = 5, 6  # at a revisit to A, the right object but an action before it
+    scores = task.score(logits, batch)
+    assert {name: (float(score), score.count) for name, score in scores.items()} == {
+        "accuracy": (0, 3),
+        "accuracy_objects": (1 / 3, 3),
+        "accuracy_all_revisits": (2 / 5, 5),
+    }
+    assert float(logits[0, 0, empty]) == 9, "the logits are left as they were"
+    logits[0, 4, a] = 10
+    assert task.score(logits, batch)["accuracy"] == task.score(logits, batch)["accuracy_objects"] == 1 / 3
+
+
+def test_accuracy_objects_without_anything_to_score_is_nan():
+    task = mf.build_task("navigation", steps=8, p_empty=1.0)
+    batch = task.sample("iid", 4, generator())
+    score = task.score(torch.zeros(*batch.tokens.shape, task.vocab_size), batch)["accuracy_objects"]
+    assert math.isnan(score) and score.count == 0
 
 
 def test_answering_empty_scores_zero_and_the_share_of_empty_revisits():
@@ -398,6 +436,7 @@ def test_answering_empty_scores_zero_and_the_share_of_empty_revisits():
         ({"n_objects": 10**9}, "n_objects must be at most 1000000"),
         ({"p_empty": -0.1}, "between 0 and 1"),
         ({"p_empty": float("nan")}, "between 0 and 1"),
+        ({"edges": "wall"}, "edges must be one of torus, walls, not 'wall'"),
         ({"dims": 2.0}, "dims must be a whole number"),
         ({"dim": 2}, "did you mean 'dims'"),
     ],

@@ -2,8 +2,11 @@
 
 import json
 import shlex
+import sys
+from hashlib import sha256
 
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -102,6 +105,57 @@ def test_a_module_of_ones_own_is_trained_resumed_and_loaded(tmp_path, monkeypatc
     assert loaded.model.look.path.mean.abs().max() > 0  # its movements were held at zero mean, as ours are
 
 
+def test_a_module_handed_over_in_eval_mode_is_trained_all_the_same(tmp_path):
+    runs = [
+        mf.train("navigation", module, scale="smoke", out=tmp_path / name, console=quiet(), **BUDGET)
+        for name, module in (("training", own()), ("eval", own().eval()))
+    ]
+    for name, weight in runs[0].model.state_dict().items():
+        assert torch.equal(weight, runs[1].model.state_dict()[name])
+    assert runs[1].model.look.path.adjust is None
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        (nn.Identity(), "no parameter that could be trained"),
+        (nn.Embedding(2, 9), "cannot read tokens"),
+        (nn.Embedding(99, 5), "must answer tokens"),
+        (nn.LSTM(3, 3), "cannot read tokens"),
+    ],
+)
+def test_a_module_that_cannot_be_trained_is_refused_before_a_folder_is_made(tmp_path, module, sentence):
+    with pytest.raises(UserError, match=sentence):
+        mf.train("navigation", module, scale="smoke", out=tmp_path / "run", console=quiet(), **BUDGET)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_the_version_before_is_read(tmp_path):
+    """Then the mean movement was called drift."""
+    run = mf.train("navigation", "mapwm", scale="smoke", out=tmp_path / "run", console=quiet(), **TINY)
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    config["train"]["driftless_steps"] = config["train"].pop("zero_mean_steps")
+    (tmp_path / "run/config.json").write_text(json.dumps(config))
+    [checkpoint] = (tmp_path / "run/checkpoints").iterdir()
+    weights = safetensors.torch.load_file(checkpoint / "weights.safetensors")
+    old = {name.replace(".path.mean", ".path.drift"): tensor for name, tensor in weights.items()}
+    safetensors.torch.save_file(old, checkpoint / "weights.safetensors")
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    manifest["sha256"]["weights.safetensors"] = sha256((checkpoint / "weights.safetensors").read_bytes()).hexdigest()
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+    again = mf.load(tmp_path / "run")
+    assert again.config == run.config
+    assert torch.equal(again.model.layers[0].mixer.path.mean, run.model.layers[0].mixer.path.mean)
+
+
+@pytest.mark.parametrize("given", ["--layers rope", "--task navigation --layers rope", "--seed 1", "--scale paper"])
+def test_resuming_with_something_else_is_refused_and_not_ignored(tmp_path, capsys, given):
+    mf.train("navigation", "mapwm", scale="smoke", out=tmp_path / "run", console=quiet(), **TINY)
+    assert main(["train", "--resume", "--out", str(tmp_path / "run"), *shlex.split(given)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["train", "--resume", "--out", str(tmp_path / "run")]) == 0
+
+
 def test_overrides_go_to_who_owns_them():
     config = mf.RunConfig.compose("navigation", "mapwm", "smoke", dims=1, rank=1, n_layers=2, lr=0.5, device="cpu")
     assert config.task_settings.dims == 1 and config.train.lr == 0.5 and config.backend.device == "cpu"
@@ -130,6 +184,10 @@ def test_suggestions_of_the_task_follow_its_settings_and_yield_to_what_is_given(
         ({"model": None}, "either a model or a list of layers"),
         ({"layers": ["rope"]}, "either a model or a list of layers"),
         ({"seed": -1}, "seed must not be negative"),
+        ({"seed": 0.5}, "seed must be a whole number"),
+        ({"model": nn.Linear}, "an instance, not its class"),
+        ({"model": None, "layers": [3]}, "name or \\(name, options\\)"),
+        ({"model": None, "layers": [("mapwm",)]}, "name or \\(name, options\\)"),
     ],
 )
 def test_wrong_settings_are_one_sentence(settings, sentence):
@@ -196,6 +254,7 @@ def test_files_of_ones_own_are_known_to_the_command_line(tmp_path, capsys):
     ("content", "sentence"),
     [
         (None, "There is no file"),
+        ("1 / 0", "ZeroDivisionError"),
         ("import no_such_module", "No module named"),
         ("x = (", "was never closed"),
         ('from mapformers.modules.layer import register_layer\nfrom mapformers.layers.nope import NoPE\n'
@@ -209,6 +268,30 @@ def test_a_plugin_that_cannot_be_imported_is_one_sentence(tmp_path, capsys, cont
     assert main(["list", "--import", str(path)]) == 2
     error = capsys.readouterr().err
     assert sentence in error and error.count("\n") == 1
+
+
+def test_a_plugin_may_be_called_like_a_package(tmp_path):
+    (tmp_path / "json.py").write_text("import json\nassert json.dumps([1]) == '[1]'\n")
+    mf.import_plugins([str(tmp_path / "json.py")])
+    assert sys.modules["json"] is json
+
+
+def test_a_plugin_does_not_take_the_name_of_a_layer_of_ours(tmp_path):
+    (tmp_path / "shadow.py").write_text(PLUGIN.format(layer="shadow", task="shadow-yard").replace("Mine", "MapWM"))
+    mf.import_plugins([str(tmp_path / "shadow.py")])
+    assert mf.layers.MapWM.__module__ == "mapformers.layers.mapwm"
+
+
+def test_a_setting_with_two_owners_is_refused(tmp_path):
+    (tmp_path / "clash.py").write_text(
+        "from dataclasses import dataclass\nfrom mapformers.tasks import register_task\n"
+        "from mapformers.tasks.navigation import Navigation, NavigationSettings\n"
+        "@dataclass(frozen=True)\nclass Clash(NavigationSettings):\n    rank: int = 7\n"
+        "register_task('clash', settings=Clash, build=Navigation)\n"
+    )
+    mf.import_plugins([str(tmp_path / "clash.py")])
+    with pytest.raises(UserError, match="a setting of the task and of the model"):
+        mf.RunConfig.compose("clash", "mapwm", rank=3)
 
 
 def test_entry_points_of_other_packages_are_listed_and_loaded(tmp_path, monkeypatch):

@@ -48,9 +48,9 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"mapformers {__version__}")
         return 0
     try:
-        if args[0] not in COMMANDS:
-            raise unknown("command", args[0], COMMANDS)
         args = import_named(args)
+        if not args or args[0] not in COMMANDS:
+            raise unknown("command", " ".join(args[:1]), COMMANDS)
         module, function, _ = COMMANDS[args[0]]
         code: int = getattr(import_module(f"mapformers.cli.{module}"), function)(args[1:])
         return code

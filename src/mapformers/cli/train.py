@@ -97,6 +97,7 @@ class Asked:
 
     choice: Choice
     overrides: dict[str, Any]
+    given: frozenset[str] = frozenset()
 
     def compose(self) -> RunConfig:
         choice = self.choice
@@ -124,7 +125,7 @@ def parse_train(args: Sequence[str]) -> Asked:
     settings = {
         name: value for group in groups[1:] for name, value in vars(getattr(parsed, group[0])).items() if name in given
     }
-    return Asked(parsed.choice, settings)
+    return Asked(parsed.choice, settings, frozenset(given))
 
 
 def _settings(names: argparse.Namespace) -> list[tuple[str, Any, Any]]:
@@ -183,14 +184,17 @@ def check_same_run(folder: Path, asked: Asked) -> RunConfig:
     _, started = RunFolder.open(folder)
     choice = asked.choice
     same = choice.task in (None, started.task) and (choice.model in (None, started.model_name))
+    seeded = choice.task is not None or "seed" in asked.given
     require(
-        same and (choice.task is None or choice.seed == started.seed),
+        same and (not seeded or choice.seed == started.seed),
         f"{folder} holds a run of {started.model_name} on {started.task} with seed {started.seed}; "
         "name those to resume it.",
     )
-    given = sorted(f"--{name.replace('_', '-')}" for name in asked.overrides)
+    decide = [*asked.overrides, *(name for name in ("layers", "scale") if name in asked.given)]
+    given = sorted(f"--{name.replace('_', '-')}" for name in decide)
+    named = choice.task is not None and (choice.model is not None or bool(choice.layers))
     require(
-        not given or asked.compose() == started,
+        not given or (named and asked.compose() == started),
         f"{folder} was started with other settings; resume it without {' '.join(given)}.",
     )
     return started

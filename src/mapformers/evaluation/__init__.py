@@ -1,7 +1,7 @@
 """Evaluation: any model on any task and split."""
 
-from mapformers.evaluation.evaluate import evaluate, evaluate_splits
+from mapformers.evaluation.evaluate import check_logits, evaluate, evaluate_splits
 from mapformers.evaluation.grid import Grid, evaluate_grid
 from mapformers.evaluation.rule_baselines import player_scores
 
-__all__ = ["Grid", "evaluate", "evaluate_grid", "evaluate_splits", "player_scores"]
+__all__ = ["Grid", "check_logits", "evaluate", "evaluate_grid", "evaluate_splits", "player_scores"]

@@ -50,7 +50,7 @@ def evaluate(
         for start in range(0, n_sequences, batch_size):
             batch = task.sample(settings, min(batch_size, n_sequences - start), stream).to(device)
             output = model(batch.tokens) if answer is None else answer(batch)
-            logits = _logits(output, batch.tokens, task)
+            logits = check_logits(output, batch.tokens, task)
             found = task.score(logits, batch)
             if getattr(model, "streams", False):
                 found |= task.score_freely(model, batch)
@@ -79,7 +79,8 @@ def _device_of(model: Callable[[Tensor], Any]) -> torch.device:
     return torch.device("cpu") if parameter is None else parameter.device
 
 
-def _logits(output: Any, tokens: Tensor, task: Task[Any]) -> Tensor:
+def check_logits(output: Any, tokens: Tensor, task: Task[Any]) -> Tensor:
+    """The logits in what a model answered; refused where they do not fit the tokens and the task."""
     logits = getattr(output, "logits", output)
     expected = (*tokens.shape, task.vocab_size)
     fits = isinstance(logits, Tensor) and logits.dim() == 3 and tuple(logits.shape[:2]) == expected[:2]

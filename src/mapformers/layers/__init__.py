@@ -13,13 +13,22 @@ from typing import Any
 from mapformers.modules.layer import LAYERS
 
 
-def classes() -> dict[str, type]:
-    """Every registered layer's class by its own name, plug-ins included."""
-    return {LAYERS[name].layer.__name__: LAYERS[name].layer for name in LAYERS}
+def classes(plugins: bool = True) -> dict[str, type]:
+    """Every registered layer's class by its own name: the library's, and those of plug-ins."""
+    own, others = {}, {}
+    for name in LAYERS:
+        if LAYERS.is_own(name) or plugins:
+            layer = LAYERS[name].layer
+            (own if LAYERS.is_own(name) else others)[layer.__name__] = layer
+    return others | own
 
 
 def __getattr__(name: str) -> Any:
-    found = {} if name.startswith("_") else classes()
+    if name.startswith("_"):
+        raise AttributeError(name)
+    found = classes(plugins=False)
+    if name not in found:  # plug-ins are imported only where none of ours is meant
+        found = classes()
     if name not in found:
         raise AttributeError(f"There is no layer {name!r}; there are {', '.join(found)}.")
     return found[name]

@@ -181,7 +181,7 @@ class PathMAmPa(MAmPa):
         return self.by_group(torch.einsum("blhr,hrn->bhln", self.moved(u, context), rate))
 
     def moved(self, u: Tensor, context: Context) -> Tensor:
-        """Δ_in of every token (B, L, H, r), 0 where it is padding; while the path is held still, less its drift."""
+        """Δ_in of every token (B, L, H, r), 0 where it is padding."""
         moved = self.path.movement(u)
         return moved if context.padding_mask is None else moved.masked_fill(~context.padding_mask[..., None, None], 0.0)
 

@@ -72,6 +72,7 @@ class MapWM(Mixer):
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """The definition, pair by pair: from i back to j, one rotation (and, with decay, one shrinking) per step."""
+        require(context.causal, "The reference goes back step by step: it is that of the causal form.")
         q, k, v = self.heads.split(x)
         back = lie.rotation_matrix(self.path.turns(x)).to(x.dtype)  # (B, L, H, D, D)
         if self.rate_log is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mapformers.errors import require
 from mapformers.modules.attention import Heads, Memory, attend, logits_step_by_step, masked_softmax, remember
 from mapformers.modules.context import Context
 from mapformers.modules.layer import register_layer
@@ -41,6 +42,7 @@ class MapWMNC(Mixer):
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """The definition, pair by pair: q_iᵀ W_i … W_{j+1} k_j with explicit matrices and matrix exponentials."""
+        require(context.causal, "The reference goes back step by step: it is that of the causal form.")
         q, k, v = self.heads.split(x)
         rotation = self.path.step_matrices(x, context)  # (B, L, H, n_b, n, n)
         n, n_blocks = self.path.n, self.path.n_blocks

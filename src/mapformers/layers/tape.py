@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from mapformers.config import from_dict
+from mapformers.errors import describe, require
 from mapformers.layers.rope import RoPE, RoPEOptions
 from mapformers.modules.attention import attend, check_even_heads, remember
 from mapformers.modules.context import Context, StreamState
 from mapformers.modules.layer import RMSNorm, linear, register_layer
-from mapformers.modules.mixer import LayerShape, check_call, head_size
+from mapformers.modules.mixer import LayerShape, check_call, head_size, require_size, with_options
 
 POSITIONS_PER_HEAD = 4  # P / H
 AUTHORS_STD = 0.02  # of every matrix of theirs that does not start at zero
@@ -49,7 +50,12 @@ class TAPEAttention(RoPE):
     ) -> tuple[Tensor, Tensor, Tensor | None, TAPEMemory]:
         """Attention's output (B, L, d_model), E as it was read, its average A E (None if not wanted), the memory."""
         q, k, v = self.heads.split(x)
+        if state is not None:
+            together = (state.coordinate is not None) == (stream is None)
+            require(together, "Hand a TAPE layer both its state and, unless it is the first, the stream it is given.")
         position, reached = self._begin(x, state, context) if stream is None else (stream, None)
+        fits = position.dim() == 4 and position.shape[2:] == q.shape[2:]
+        require(fits, f"stream must be what the TAPE layer before returned, not {describe(position)}.")
         q, k = turn(position, q, k)
         position = position.expand(q.shape)
         here = {"keys": k, "values": v} | ({"positions": position.to(v.dtype)} if self.averages else {})
@@ -178,6 +184,8 @@ class TAPE(TAPELayer):
         last: bool = False,
         **options: Any,
     ):
+        for name, value in (("n_layers", n_layers), ("mlp_ratio", mlp_ratio)):
+            require_size(name, value)
         size = head_size(d_model, n_heads, head_dim)
         self_options = from_dict(TAPEOptions, options, "option of TAPE")
         shape = LayerShape(d_model, n_heads, size, mlp_ratio, n_layers, later=() if last else ("tape",))
@@ -208,6 +216,8 @@ class TAPE(TAPELayer):
     def identity(self) -> Any:
         return "TAPE", self.shape, self.options
 
+
+TAPE.__signature__ = with_options(TAPE.__init__, TAPEOptions)  # type: ignore[attr-defined]
 
 register_layer(
     "tape",

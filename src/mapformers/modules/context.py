@@ -38,11 +38,16 @@ class StreamState(NamedTuple):
         return self._with(Tensor.detach)
 
     def to(self, device: torch.device | str) -> "StreamState":
-        """The same state on another device."""
+        """The same state on another device. The precision stays: a coordinate is kept in float64."""
+        require(isinstance(device, str | torch.device), f"A state is moved to a device, not to {device!r}.")
         return self._with(lambda tensor: tensor.to(device))
 
     def rows(self, index: Tensor | slice | list[int]) -> "StreamState":
         """The state of some sequences of the batch: a beam that goes on, a request that is not finished."""
+        listed = isinstance(index, list | slice) or (isinstance(index, Tensor) and index.dim() == 1)
+        require(listed, f"rows are picked by a list, a slice or a tensor of one dimension, not by {index!r}.")
+        inside = not isinstance(index, list) or all(-self.batch_size <= row < self.batch_size for row in index)
+        require(inside, f"The state has rows 0 to {self.batch_size - 1}, not all of {index}.")
         picked = torch.arange(self.batch_size)[index]
         chosen = self._with(lambda tensor: tensor[picked.to(tensor.device)])
         return chosen._replace(batch_size=len(picked))
@@ -97,6 +102,12 @@ class Context:
             if flag is not None:
                 fits = isinstance(flag, Tensor) and flag.dtype == torch.bool and flag.shape == shape
                 require(fits, f"{name} must be a bool tensor of shape (batch, length) = {shape}, not {describe(flag)}.")
+
+        if self.tokens is not None:
+            fits = (
+                isinstance(self.tokens, Tensor) and self.tokens.shape == shape and not self.tokens.is_floating_point()
+            )
+            require(fits, f"tokens must be ids of shape (batch, length) = {shape}, not {describe(self.tokens)}.")
 
     @classmethod
     def of(cls, like: Tensor, **settings: Any) -> "Context":

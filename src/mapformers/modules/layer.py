@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from mapformers import registry
 from mapformers.errors import require
@@ -57,6 +58,7 @@ class _RMSNorm(torch.autograd.Function):
         return (unit * gain).to(x.dtype)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         unit, gain, per_rms = ctx.saved_tensors
         d_gain = (grad * unit).flatten(0, -2).sum(dim=0)
@@ -91,13 +93,13 @@ class Block(nn.Module):
     def __init__(self, shape: LayerShape, mixer: Mixer):
         super().__init__()
         self.norm_mixer = RMSNorm(shape.d_model)
-        self.mixer = mixer
+        self.mixer: nn.Module = mixer  # called, so that hooks on it fire
         self.norm_mlp = RMSNorm(shape.d_model)
         self.mlp = MLP(shape)
 
     def forward(self, x: Tensor, stream: Any, state: Any, context: Context) -> tuple[Tensor, Any, Any]:
         context.require_past_of(state)
-        mixed, state = self.mixer.mix(self.norm_mixer(x), state, context)
+        mixed, state = self.mixer(self.norm_mixer(x), state=state, context=context)
         x = x + mixed
         return x + self.mlp(self.norm_mlp(x)), stream, state
 
@@ -108,11 +110,11 @@ class MixerOnly(nn.Module):
     def __init__(self, shape: LayerShape, mixer: Mixer):
         super().__init__()
         self.norm = RMSNorm(shape.d_model)
-        self.mixer = mixer
+        self.mixer: nn.Module = mixer  # called, so that hooks on it fire
 
     def forward(self, x: Tensor, stream: Any, state: Any, context: Context) -> tuple[Tensor, Any, Any]:
         context.require_past_of(state)
-        mixed, state = self.mixer.mix(self.norm(x), state, context)
+        mixed, state = self.mixer(self.norm(x), state=state, context=context)
         return x + mixed, stream, state
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +41,8 @@ class LayerOptions:
 def head_size(d_model: int, n_heads: int, head_dim: int | None) -> int:
     """``head_dim``, or an equal share of d_model for each head."""
     for name, value in (("d_model", d_model), ("n_heads", n_heads), ("head_dim", head_dim)):
-        require(value is None or value >= 1, f"{name} must be at least 1, not {value}.")
+        if value is not None:
+            require_size(name, value)
     if head_dim is not None:
         return head_dim
     require(
@@ -49,6 +50,21 @@ def head_size(d_model: int, n_heads: int, head_dim: int | None) -> int:
         f"d_model {d_model} cannot be divided into {n_heads} heads; change either, or give head_dim.",
     )
     return d_model // n_heads
+
+
+def require_size(name: str, value: Any) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    require(whole and value >= 1, f"{name} must be a whole number of at least 1, not {value!r}.")
+
+
+def with_options(init: Any, options: type[LayerOptions]) -> inspect.Signature:
+    """The signature of a layer's class: the arguments of ``init``, and its options as the arguments they are."""
+    own = [p for p in inspect.signature(init).parameters.values() if p.name not in ("self", "options")]
+    named = [
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+        for f in dataclasses.fields(options)
+    ]
+    return inspect.Signature([*own, *named])
 
 
 AnyMixer = TypeVar("AnyMixer", bound="Mixer")
@@ -74,12 +90,7 @@ class Mixer(nn.Module, ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """``help(MapWM)`` shows the options as the arguments they are."""
         super().__init_subclass__(**kwargs)
-        own = [p for p in inspect.signature(Mixer.__init__).parameters.values() if p.name not in ("self", "options")]
-        options = [
-            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
-            for f in dataclasses.fields(cls.Options)
-        ]
-        cls.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+        cls.__signature__ = with_options(Mixer.__init__, cls.Options)  # type: ignore[attr-defined]
 
     def __init__(
         self,
@@ -95,6 +106,8 @@ class Mixer(nn.Module, ABC):
         size = head_size(d_model, n_heads, head_dim)
         self.shape = LayerShape(d_model, n_heads, size, n_layers=n_layers)
         self.options = from_dict(self.Options, options, f"option of {type(self).__name__}")
+        require_size("n_layers", n_layers)
+        require(isinstance(causal, bool), f"causal must be True or False, not {causal!r}.")
         self.causal = causal
         require(
             causal or self.reads_both_ways,
@@ -142,12 +155,13 @@ class Mixer(nn.Module, ABC):
         self,
         x: Tensor,
         *,
-        state: StreamState | None = None,
+        state: Any = None,
         reset: Tensor | None = None,
         padding_mask: Tensor | None = None,
         tokens: Tensor | None = None,
         return_state: bool = False,
-    ) -> Tensor | tuple[Tensor, StreamState]:
+        context: Context | None = None,
+    ) -> Any:
         """(B, L, d_model) -> (B, L, d_model), and the state to go on from if asked for.
 
         ``state``         what an earlier call returned; these tokens then follow those.
@@ -155,6 +169,8 @@ class Mixer(nn.Module, ABC):
         ``padding_mask``  (B, L) bool: True where the token is real.
         ``tokens``        (B, L) ids, for the one layer that is told which tokens act (`tem-t`).
         """
+        if context is not None:  # a decoder calls, which keeps the past of all its layers: see :meth:`mix`
+            return self.mix(x, state, context)
         past = check_call(self, x, state, return_state)
         settings = {"reset": reset, "padding_mask": padding_mask, "tokens": tokens, "causal": self.causal}
         context = Context.of(x, past=past, **settings)
@@ -162,6 +178,9 @@ class Mixer(nn.Module, ABC):
         if not return_state:
             return y
         return y, StreamState(context.extended_past(), (memory,), x.shape[0], self.identity)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     @property
     def identity(self) -> Any:

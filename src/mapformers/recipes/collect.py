@@ -20,8 +20,11 @@ CELL, MEASURES = "cell.json", "measures.json"
 
 def cell_of(plain: Mapping[str, Any]) -> tuple[Cell, Scale]:
     """The cell and the scale that cell.json names; refused in one sentence if there is no such cell any more."""
+    require(isinstance(plain, Mapping), f"{CELL} is not what `mapformers reproduce` wrote; run the cell anew.")
     missing = [name for name in ("recipe", "scale", "row", "world", "seed", "sweep") if name not in plain]
     require(not missing, f"{CELL} does not say {' or '.join(missing)}; restore it, or run the cell anew.")
+    words = all(isinstance(plain[name], str) for name in ("recipe", "scale", "row", "world"))
+    require(words and isinstance(plain["sweep"], Mapping), f"{CELL} is not what `mapformers reproduce` wrote.")
     cell = RECIPES[plain["recipe"]].cell(plain["row"], plain["world"], plain["seed"], **plain["sweep"])
     return cell, plain["scale"]
 
@@ -33,6 +36,10 @@ def measure_run(recipe: Recipe, folder: Path) -> dict[str, Any]:
     missing = [measure for measure in recipe.measures if not measure.fits(kept.get(measure.name))]
     if missing:
         run = load(folder)
+        require(
+            run.step == run.result.get("steps"),
+            f"The last checkpoint of {folder} is missing or damaged: resume the run, or move the folder away.",
+        )
         kept |= {measure.name: measure.measure(run) for measure in missing}
         with suppress(OSError):  # a folder that may only be read
             write_json(file, kept)

@@ -40,6 +40,9 @@ class Splits(Measure):
     metric: str = "accuracy"
     name = "splits"
 
+    def fits(self, kept: Any) -> bool:
+        return isinstance(kept, Mapping) and all(self.metric in kept.get(split, {}) for split in self.headings)
+
     def measure(self, run: Run) -> dict[str, Any]:
         return dict(run.result["splits"])
 
@@ -50,6 +53,9 @@ class Curve(Measure):
 
     metric: str = "accuracy"
     name = "curve"
+
+    def fits(self, kept: Any) -> bool:
+        return isinstance(kept, list) and all(self.metric in point for point in kept)
 
     def measure(self, run: Run) -> list[dict[str, Any]]:
         batch = run.config.train.batch_size

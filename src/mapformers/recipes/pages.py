@@ -74,8 +74,10 @@ def recipe_page(recipe: Recipe, record: Mapping[str, Any]) -> str:
             parts.append(f"![{recipe.name}: {view.caption}](../images/{file})")
     parts += ["## Every run", seeds_table(recipe, runs).render("markdown")]
     parts += ["## Settings", settings_table(recipe, record).render("markdown")]
-    minutes = summarise([run["wall_seconds"] / 60 for run in runs])
-    took = f"A run takes {minutes.mean:.1f} minutes on average ({minutes.low:.1f} to {minutes.high:.1f})."
+    took = "There are no runs yet."
+    if runs:
+        minutes = summarise([run["wall_seconds"] / 60 for run in runs])
+        took = f"A run takes {minutes.mean:.1f} minutes on average ({minutes.low:.1f} to {minutes.high:.1f})."
     parts += ["## Origin", took, origins(runs)]
     return join_sections(*parts)
 

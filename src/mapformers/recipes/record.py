@@ -62,7 +62,7 @@ def is_run_of(config: RunConfig, entry: Mapping[str, Any]) -> bool:
     """Whether a recorded run had these settings; those it does not mention did not exist yet and had their default."""
     try:
         return _in_full(RunConfig.from_dict(entry["config"])) == _in_full(config)
-    except UserError:
+    except (UserError, LookupError, TypeError, AttributeError):  # no config of ours
         return False
 
 
@@ -75,10 +75,10 @@ def _in_full(config: RunConfig) -> dict[str, Any]:
 def with_players(recipe: Recipe, record: Record) -> Record:
     """The record with what the players score in every world, measured where it is not there yet."""
     known = record.get("players", {})
-    return {**record, "players": {w: known[w] if w in known else player_scores(recipe, w) for w in recipe.worlds}}
+    return {**record, "players": {w: known[w] if w in known else scores_of_players(recipe, w) for w in recipe.worlds}}
 
 
-def player_scores(recipe: Recipe, world: str) -> dict[str, dict[str, float | None]]:
+def scores_of_players(recipe: Recipe, world: str) -> dict[str, dict[str, float | None]]:
     """What rule-based players score in a world: player -> split -> figure, None where it is not a finite number."""
     task = build_task(recipe.task, **recipe.worlds[world])
 

@@ -130,7 +130,7 @@ class GridView(View):
         headings = [f"{self.grid.rows} \\ {self.grid.columns}", *map(str, self.grid.column_values)]
         return [
             Table(
-                f"{recipe.name}, {label}: {self._metric(runs)}",
+                f"{recipe.name}, {marked(label, [freshness(run) for run in runs])}: {self._metric(runs)}",
                 headings,
                 [
                     [str(value), *map(_figure, means)]

@@ -88,9 +88,17 @@ def _remove(path: Path) -> None:
 
 def load_weights(path: Path, model: nn.Module) -> None:
     try:
-        model.load_state_dict(safetensors.torch.load_file(path / WEIGHTS))
+        weights = safetensors.torch.load_file(path / WEIGHTS)
+        model.load_state_dict({_present_name(name): tensor for name, tensor in weights.items()})
     except (OSError, SafetensorError, RuntimeError) as error:
         raise UserError(f"The weights in {path} do not fit the model of its config.json: {_cause(error)}.") from None
+
+
+def _present_name(name: str) -> str:
+    """What a weight that version 0.1.0 saved is called now."""
+    for before, now in {".path.drift": ".path.mean", ".mixer.balance.": ".mixer.gate."}.items():
+        name = name.replace(before, now)
+    return name
 
 
 def load_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> None:
@@ -137,13 +145,16 @@ def _flatten(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{index}.{key}": value.contiguous() for index, entry in state.items() for key, value in entry.items()}
 
 
-def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _separate(state: dict[str, Any]) -> dict[str, Tensor]:
     """Contiguous tensors, none of which shares memory with another, as tied weights do."""
     kept: dict[str, Tensor] = {}
     seen: set[int] = set()
-    for name, tensor in tensors.items():
-        kept[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
-        seen.add(tensor.data_ptr())
+    for name, tensor in state.items():
+        if not isinstance(tensor, Tensor):
+            raise UserError(f"{name} of the model's state is no tensor; only tensors are saved, so make it a buffer.")
+        storage = tensor.untyped_storage().data_ptr()
+        kept[name] = tensor.clone() if storage in seen else tensor.contiguous()
+        seen.add(storage)
     return kept
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from mapformers.config import from_dict, to_dict
 from mapformers.errors import UserError, require, require_finite, unknown
-from mapformers.model import SIZES, Decoder, LayerSpec, ModelConfig, model_config, suggested_settings
+from mapformers.model import SIZES, Decoder, LayerSpec, ModelConfig, layer_spec, model_config, suggested_settings
 from mapformers.modules.layer import LAYERS
 from mapformers.seeding import initialisation
 from mapformers.tasks import TASKS, Task, build_task
@@ -18,6 +18,7 @@ Scale = Literal["smoke", "cpu", "paper"]
 Schedule = Literal["linear", "cosine", "constant"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16"]
+RENAMED_SETTINGS = {"driftless_steps": "zero_mean_steps"}  # in run folders of version 0.1.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,8 @@ class RunConfig:
     backend: Backend = field(default_factory=Backend)
 
     def __post_init__(self) -> None:
+        whole = isinstance(self.seed, int) and not isinstance(self.seed, bool)
+        require(whole, f"seed must be a whole number, not {self.seed!r}.")
         require(self.seed >= 0, f"seed must not be negative, but is {self.seed}.")
 
     @classmethod
@@ -149,6 +152,9 @@ class RunConfig:
 
         >>> config = RunConfig.compose("navigation", "mapwm", "smoke", dims=1, rank=1, lr=1e-3)
         """
+        require(isinstance(task, str), f"Name the task by its registered name, not {task!r}.")
+        named = model is None or isinstance(model, str | nn.Module)
+        require(named, f"A model is a registered name or a module (an instance, not its class), not {model!r}.")
         require(scale in ("smoke", "cpu", "paper"), f"scale must be one of smoke, cpu, paper, not {scale!r}.")
         require((model is None) != (layers is None), "Give either a model or a list of layers.")
         given = _by_owner(task, model, overrides)
@@ -199,10 +205,11 @@ class RunConfig:
     def from_dict(cls, data: Mapping[str, Any]) -> "RunConfig":
         task = data["task"]["name"]
         settings: Any = from_dict(TASKS[task].settings, data["task"]["settings"], f"setting of task {task!r}")
+        train = {RENAMED_SETTINGS.get(name, name): value for name, value in data["train"].items()}
         foreign = data["model"].get("foreign")
         model = ModelConfig.from_dict(data["model"]) if foreign is None else ForeignModel(str(foreign))
         backend = from_dict(Backend, data.get("backend", {}))
-        return cls(task, settings, model, from_dict(TrainConfig, data["train"]), data["seed"], backend)
+        return cls(task, settings, model, from_dict(TrainConfig, train), data["seed"], backend)
 
 
 def setting_names(task: str, model: object) -> dict[str, list[str]]:
@@ -223,7 +230,11 @@ def fields_of(config: type) -> list[str]:
 def _by_owner(task: str, model: object, overrides: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Settings sorted to who owns them; a name that nobody owns is refused."""
     owners = setting_names(task, model)
-    known = {name: owner for owner, names in owners.items() for name in names}
+    known: dict[str, str] = {}
+    for owner, names in owners.items():
+        for name in names:
+            taken = known.setdefault(name, owner)
+            require(taken == owner, f"{name!r} is a setting of the {taken} and of the {owner}; rename yours.")
     sorted_out: dict[str, dict[str, Any]] = {owner: {} for owner in owners}
     for name, value in overrides.items():
         if name not in known:
@@ -242,7 +253,7 @@ def _compose_model(
     require(isinstance(layers, list | tuple), f"layers must be a list of names or (name, options), not {layers!r}.")
     assert layers is not None
     sizes = {key: value for key, value in suggested.items() if key in SIZES}
-    stack = [(spec, {}) if isinstance(spec, str) else spec for spec in layers]
+    stack = [layer_spec(spec) for spec in layers]
     own = [(layer, {**suggested_options(layer, suggested), **options}) for layer, options in stack]
     return model_config(vocab_size=task.vocab_size, layers=own, **{**sizes, **given})
 

@@ -18,7 +18,9 @@ class WalkTask(Task[Settings]):
     """Tokens: the actions, then what can be found. The model learns from all targets.
 
     ``accuracy`` is scored on revisits to places that are not empty, because "empty" is the best answer of a player
-    without a map. ``accuracy_all_revisits`` counts revisits to empty places too.
+    without a map. ``accuracy_objects`` counts the same revisits with "empty" left out of the argmax: does the model
+    know the object, even where "empty" has a higher logit? ``accuracy_all_revisits`` also counts revisits to empty
+    places.
     """
 
     empty_id: int | None = None
@@ -76,8 +78,16 @@ class WalkTask(Task[Settings]):
         right = logits.argmax(dim=-1) == batch.targets
         scores = {"accuracy": Metric.fraction(right, batch.score_mask)}
         if self.empty_id is not None:
+            scores["accuracy_objects"] = self._score_objects(logits, batch, self.empty_id)
             scores["accuracy_all_revisits"] = Metric.fraction(right, batch.info["revisit"].to(right.device))
         return scores
+
+    def _score_objects(self, logits: Tensor, batch: Batch, empty_id: int) -> Metric:
+        """The fraction of scored targets with the highest logit among all tokens but "empty"."""
+        scored = batch.score_mask
+        empty = torch.arange(logits.shape[-1], device=logits.device) == empty_id
+        answers = logits.detach()[scored].masked_fill(empty, float("-inf")).argmax(dim=-1)
+        return Metric.fraction(answers == batch.targets[scored], torch.ones_like(answers, dtype=torch.bool))
 
 
 def contents(draws: Tensor, p_empty: float, empty_id: int, n_objects: int) -> Tensor:

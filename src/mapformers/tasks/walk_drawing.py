@@ -6,12 +6,15 @@ Cell = tuple[int, ...]
 LEGEND = "[ ] a scored revisit"
 
 
-def draw_walk(names: Sequence[str], displacement: Sequence[Cell], first_visit: Sequence[int], empty: str) -> str:
+def draw_walk(
+    names: Sequence[str], displacement: Sequence[Cell], first_visit: Sequence[int], empty: str, note: str = ""
+) -> str:
     """The text of one walk. Scored revisits (to cells that are not empty) are in brackets.
 
     ``names``         the names of the tokens a₁ o₁ a₂ o₂ …
-    ``displacement``  the cell to which each action leads, before it wraps around the torus.
+    ``displacement``  the cell to which each action leads, counted from the start and not wrapped around a torus.
     ``first_visit``   for each step, the step at which its cell was first visited.
+    ``note``          what the picture does not show by itself.
     """
     actions, seen = names[0::2], names[1::2]
     pairs = []
@@ -22,7 +25,7 @@ def draw_walk(names: Sequence[str], displacement: Sequence[Cell], first_visit: S
     if len(displacement[0]) <= 2:
         lines += ["", *_picture([(*cell, 0)[:2] for cell in displacement], seen)]
         start = "" if any(not any(cell) for cell in displacement) else "S start, "  # unless the walk came back to it
-        lines += ["", f"{start}letters and dots what was seen (the torus unrolled), {LEGEND}"]
+        lines += ["", f"{start}letters and dots what was seen{note}, {LEGEND}"]
     else:
         lines += ["", LEGEND]
     return "\n".join(lines)

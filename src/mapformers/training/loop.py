@@ -16,7 +16,7 @@ from rich.console import Console
 from torch import nn
 
 from mapformers.errors import UserError, require
-from mapformers.evaluation import evaluate, evaluate_splits
+from mapformers.evaluation import check_logits, evaluate, evaluate_splits
 from mapformers.files import write_json
 from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig
@@ -49,7 +49,7 @@ class Trainer:
         self.console = (console or Console(stderr=True)) if is_main_process() else Console(quiet=True)
         self.task = config.build_task()
         self.iid = self.task.split_settings("iid")
-        self.model = config.build_model() if model is None else model
+        self.model = config.build_model() if model is None else self._checked(model)
         self.optimizer = build_optimizer(self.model, config.train)
         self.accelerator = start(config.backend, folder.path)
         self.parallel, self.stepper = self.accelerator.prepare(self.model, self.optimizer)
@@ -63,6 +63,22 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0  # wall time of the run up to its last checkpoint, breaks left out
         self.started = time.monotonic()
+
+    def _checked(self, model: nn.Module) -> nn.Module:
+        """A module of the user's own, once it has shown that it answers tokens with logits and can learn."""
+        require(any(p.requires_grad for p in model.parameters()), "The model has no parameter that could be trained.")
+        batch = self.task.sample(self.iid, 1, generator(self.config.seed, "check"))
+        device, training = next(model.parameters()).device, model.training
+        model.eval()  # nothing that it counts or draws as it learns
+        try:
+            with torch.no_grad():
+                output = model(batch.tokens.to(device))
+        except Exception as error:  # whatever a user's module may do
+            raise UserError(f"The model cannot read tokens {tuple(batch.tokens.shape)}: {error}") from error
+        finally:
+            model.train(training)
+        check_logits(output, batch.tokens, self.task)
+        return model
 
     @property
     def is_main(self) -> bool:
@@ -97,21 +113,24 @@ class Trainer:
         self.provenance = provenance(
             hardware, self.config
         )  # of the sources as they are now, whatever is edited meanwhile
-        with (
-            tracking(self.accelerator, {"title": self.title, "seed": self.config.seed}, self.step),
-            interruptible() as asked_to_stop,
-            self._progress() as progress,
-        ):
-            progress.say(_in_words(hardware))
-            while self.step < train.steps:
-                self._one_step(progress)
-                if self._any(asked_to_stop()):
-                    self._save()
-                    progress.say(f"Stopped after step {self.step}; go on with: {self._resume_command()}")
-                    raise KeyboardInterrupt
-                if self.step % train.checkpoint_every == 0 and self.step < train.steps:
-                    self._save()
-        zero_mean_movement(self.model, False)
+        self.model.train()
+        try:
+            with (
+                tracking(self.accelerator, {"title": self.title, "seed": self.config.seed}, self.step),
+                interruptible() as asked_to_stop,
+                self._progress() as progress,
+            ):
+                progress.say(_in_words(hardware))
+                while self.step < train.steps:
+                    self._one_step(progress)
+                    if self._any(asked_to_stop()):
+                        self._save()
+                        progress.say(f"Stopped after step {self.step}; go on with: {self._resume_command()}")
+                        raise KeyboardInterrupt
+                    if self.step % train.checkpoint_every == 0 and self.step < train.steps:
+                        self._save()
+        finally:
+            zero_mean_movement(self.model, False)
         if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
             self._save()
         result = [self._measure() if self.is_main else {}]

@@ -81,7 +81,10 @@ def resume_run(
 
 
 def resume(run_dir: str | Path, model: nn.Module | None = None, console: Console | None = None) -> Run:
-    """Go on with a run where it was, bit for bit, and return it; ``model`` as for :func:`train`, at any state."""
+    """Go on with a run where it was, bit for bit, and return it; ``model`` as for :func:`train`, at any state.
+
+    A module of your own that draws random numbers as it runs (dropout) goes on, but with other numbers.
+    """
     require(isinstance(run_dir, str | Path), f"A run is resumed by the path of its folder, not by {run_dir!r}.")
     resume_run(Path(run_dir), console, model=model)
     return load(run_dir, model)
