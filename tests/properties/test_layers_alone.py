@@ -181,7 +181,7 @@ def test_wrong_arguments_are_one_sentence():
         lambda: mf.layers.MapWM(16, 2, rank=0): "rank must be at least 1",
         lambda: mf.layers.MapWM(16, 2, rank="two"): "rank must be a whole number",
         lambda: mf.layers.MapWM(16, 2, rnak=2): "did you mean 'rank'",
-        lambda: mf.layers.RoPE(16, 2, n_layers=0): "n_layers must be a whole number of at least 1",
+        lambda: mf.layers.RoPE(16, 2, n_layers=0): "n_layers must be at least 1",
         lambda: mf.layers.RoPE("16", 2): "d_model must be a whole number",
         lambda: mf.layers.RoPE(16, 2, causal="no"): "causal must be True or False",
         lambda: mf.layers.TemT(16, 2): "told which tokens are actions",

@@ -54,7 +54,8 @@ def head_size(d_model: int, n_heads: int, head_dim: int | None) -> int:
 
 def require_size(name: str, value: Any) -> None:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    require(whole and value >= 1, f"{name} must be a whole number of at least 1, not {value!r}.")
+    require(whole, f"{name} must be a whole number, not {value!r}.")
+    require(value >= 1, f"{name} must be at least 1, not {value}.")
 
 
 def with_options(init: Any, options: type[LayerOptions]) -> inspect.Signature:
