@@ -42,8 +42,8 @@ class RMSNorm(nn.Module):
 
 
 class _RMSNorm(torch.autograd.Function):
-    """Left to itself, autograd keeps five tensors of the size of x; x̂ = x / rms(x) is enough, and a step of one layer
-    is a tenth faster and smaller (`mapformers bench ops`, docs/results/bench-ops.md).
+    """Left to itself, autograd keeps five tensors of the size of x; x̂ = x / rms(x) is enough: a step of a small
+    model takes 6 % less time and 14 % less memory (`mapformers bench ops`, docs/results/bench-ops.md).
 
     With g = gain ⊙ dy: dx = (g − x̂ · mean(g ⊙ x̂)) / rms(x), dgain = Σ dy ⊙ x̂.
     """

@@ -1,8 +1,8 @@
 """softmax(A_X ⊙ A_P) v tile by tile: attention to what was seen times attention to where (eq. absolute_pe).
 
 No fused kernel knows a product of two attentions. Written out (:func:`conjunctive_reference`), it holds five L×L
-matrices per head from the forward pass to the backward pass: a step is slower at 256 tokens already, and takes several
-times the memory at 1024 (`mapformers bench ops`, docs/results/bench-ops.md).
+matrices per head from the forward pass to the backward pass. A step takes as long at 256 tokens, but half as much
+memory again there, and ever more on longer sequences (`mapformers bench ops`, docs/results/bench-ops.md).
 """
 
 import math

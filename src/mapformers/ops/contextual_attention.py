@@ -1,7 +1,7 @@
 """Attention whose position is a count of gated keys, in blocks: the fast path of `cope` (Golovneva 2024, eqs. 3 to 5).
 
 No fused kernel knows it: the position of a key depends on the gates of all keys between it and the query. So it is
-computed tile by tile. Written out (:func:`contextual_reference`), a step takes half as long again and many times the
+computed tile by tile. Written out (:func:`contextual_reference`), a step takes a quarter longer and three times the
 memory (`mapformers bench ops`, docs/results/bench-ops.md).
 
 Keys and values are taken in reverse, latest first. The gates from a key up to the query are then a plain running sum

@@ -3,8 +3,8 @@
 a_t = exp(−|Δ_t|·rate + i·Δ_t·ω): Mamba has no ω, literal MAmPa no rate. Where they turn, the N numbers of a channel's
 state are N/2 pairs; pair i is (h_i, h_{i+N/2}), as in `lie/plane_rotations.py`.
 
-Autograd through the loop over time (:func:`selective_loop`) keeps every state: half as slow again and several times the
-memory (`mapformers bench ops`, docs/results/bench-ops.md). The work itself is in chunked_recurrence.py.
+Autograd through the loop over time (:func:`selective_loop`) keeps every state: a step takes eight times as long and ten
+times the memory (`mapformers bench ops`, docs/results/bench-ops.md). The work itself is in chunked_recurrence.py.
 """
 
 import torch

@@ -6,7 +6,7 @@ P_t = W_t … W_1 with W_t = exp(Σ_k θ_{t,k} S_k), by quaternions for n = 3 an
 The gradient needs neither a scan nor the gradient of any matrix. Were a little rotation put right after step t,
 y_s = P_s x_s would change for all s ≥ t. With dx_s = P_sᵀ dy_s, its gradient as seen from the origin is
 Σ_{s≥t} dx_s ∧ x_s, K numbers; as seen at t it is P_t (Σ_{s≥t} dx_s ∧ x_s) P_tᵀ, and the Jacobian of exp makes dL/dθ_t
-of it. Autograd through the products (reference.py) takes several times as long and, with matrices, ten times the memory
+of it. Autograd through the products (reference.py) takes three to eight times as long and five times the memory or more
 (`mapformers bench ops`, docs/results/bench-ops.md).
 """
 
