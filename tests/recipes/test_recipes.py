@@ -13,6 +13,7 @@ from mapformers.recipes import RECIPES, Curve, Recipe, Row, Splits, TableView
 from mapformers.recipes.pages import FIELD
 from mapformers.recipes.record import is_run_of
 from mapformers.registry import FIRST_LINE
+from mapformers.runs.config import RunConfig
 
 SCALES = ("smoke", "cpu", "paper")
 CELLS = [cell for name in RECIPES for cell in RECIPES[name].cells()]
@@ -22,6 +23,7 @@ CELLS = [cell for name in RECIPES for cell in RECIPES[name].cells()]
 def test_every_cell_is_a_run_that_can_be_built(cell):
     for scale in SCALES:
         config = replace(cell, seed=3).config(scale)
+        assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
         assert is_run_of(config, {"config": json.loads(json.dumps(config.to_dict()))})
         assert config.seed == 3
         assert config.model.layers[0].name == cell.row.model

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from mapformers import players
-from mapformers.config import to_dict
 from mapformers.errors import UserError, require
 from mapformers.evaluation import evaluate
 from mapformers.evaluation.aggregate import Summary, summarise
@@ -61,15 +60,9 @@ def has_run(record: Record, cell: Cell, scale: Scale) -> bool:
 def is_run_of(config: RunConfig, entry: Mapping[str, Any]) -> bool:
     """Whether a recorded run had these settings; those it does not mention did not exist yet and had their default."""
     try:
-        return _in_full(RunConfig.from_dict(entry["config"])) == _in_full(config)
+        return RunConfig.from_dict(entry["config"]) == config
     except (UserError, LookupError, TypeError, AttributeError):  # no config of ours
         return False
-
-
-def _in_full(config: RunConfig) -> dict[str, Any]:
-    """A config with the settings that its task derives from others filled in."""
-    task = {"name": config.task, "settings": to_dict(config.build_task().settings)}
-    return {**config.to_dict(), "task": task}
 
 
 def with_players(recipe: Recipe, record: Record) -> Record:
