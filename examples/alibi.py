@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import require
-from mapformers.modules.attention import AttentionOptions, Heads, Memory, masked_softmax, remember
+from mapformers.modules.attention import AttentionOptions, Heads, Memory, remember
 from mapformers.modules.context import Context
 from mapformers.modules.layer import register_layer
 from mapformers.modules.mixer import Mixer
@@ -40,13 +40,13 @@ class ALiBi(Mixer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.heads = Heads(self.shape)
+        self.heads = Heads(self.shape, self.options)
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
         q, k, v = self.heads.split(x)
         memory = Memory(**remember(state, keys=k, values=v))
         logits = q @ memory.keys.mT / self.heads.head_dim**0.5 - self.penalty(context, q.dtype)
-        weights = masked_softmax(logits / self.options.attn_temperature, context, self.options)
+        weights = self.heads.weights(logits, context)
         context.note(values=v, attention=weights)
         return self.heads.merge(weights.to(v.dtype) @ memory.values), memory
 
@@ -68,7 +68,7 @@ class ALiBi(Mixer):
                     behind = real[:, j + 1 : i + 1].sum(dim=1).to(x.dtype)
                     product = (q[:, h, i] * k[:, h, j]).sum(-1) / self.heads.head_dim**0.5
                     logits[:, h, i, j] = product - self.options.steepest * 0.5**h * behind
-        return self.heads.merge(masked_softmax(logits / self.options.attn_temperature, context, self.options) @ v)
+        return self.heads.merge(self.heads.weights(logits, context) @ v)
 
 
 register_layer("alibi", ALiBi, variants=({}, {"self_key": False}, {"steepest": 0.1, "attn_temperature": 0.5}))

@@ -9,7 +9,7 @@
 - a plain function, a rule of thumb for walks;
 - the players of the task: what a perfect map gives, and what can be had without one.
 
-The task is 2D navigation: a walk on a torus, an action and then what is found there. Scored is what is expected on
+The task is 2D navigation: a walk on a grid, an action and then what is found there. Scored is what is expected on
 coming back to a cell that is not empty.
 """
 

@@ -58,7 +58,7 @@ def test_perfect_is_exactly_one_in_other_dimensions(dims):
 
 
 def test_perfect_needs_the_rules_of_its_own_split():
-    task = mf.build_task("navigation", dims=1, grid=5, steps=40)
+    task = mf.build_task("navigation", dims=1, grid=5, steps=40, edges="torus")
     assert measured(mf.players.build("perfect", task, {"grid": 6}), task, "iid") < 0.9
 
 

@@ -52,7 +52,7 @@ def test_a_perfect_player_scores_one_on_every_split(dims):
 
 
 def test_a_perfect_player_on_the_wrong_torus_does_not_score_one():
-    task = mf.build_task("navigation", dims=1, grid=5, steps=40)
+    task = mf.build_task("navigation", dims=1, grid=5, steps=40, edges="torus")
     assert mf.evaluate(perfect_player(task, grid=6), task, n_sequences=16)["accuracy"] < 0.9
 
 

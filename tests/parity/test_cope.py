@@ -156,7 +156,9 @@ def test_blocks_equal_the_matrices_written_out(monkeypatch, tile: tuple[int, int
     logits = sum(cope.written_out(q, k, context)).masked_fill(~context.attention_mask(self_key), -math.inf)
     expected = values_and_gradients(logits.softmax(dim=-1) @ v, q, k, v, cope.positions)
     z = cope.whole_positions(q)
-    out = contextual_attention.contextual_attention(q, k, v, z, cope.scale, 1.0, context.visibility(self_key))
+    out = contextual_attention.contextual_attention(
+        q, k, v, z, cope.scale, torch.ones_like(q[..., :1]), context.visibility(self_key)
+    )
     for found, wanted in zip(values_and_gradients(out, q, k, v, cope.positions), expected):
         torch.testing.assert_close(found, wanted, atol=1e-12, rtol=1e-10)
 
@@ -166,10 +168,10 @@ def test_the_operator_keeps_its_promises_to_the_compiler(monkeypatch):
     monkeypatch.setattr(tiles, "CPU_TILE", TILES["many"])
     context = contexts()["packed"]
     documents, real = (flag.repeat_interleave(2, dim=0) for flag in (context.documents(), context.real()))
-    sizes = (4, 4, 4, 7)
+    sizes = (4, 4, 4, 7, 1)  # q, k, v, z and the sharpness
     inputs = [torch.randn(6, 23, size, dtype=torch.float64, requires_grad=True) for size in sizes]
-    torch.library.opcheck(contextual_attention._attend, (*inputs, None, None, 0.5, 2.0, 0, True))
-    torch.library.opcheck(contextual_attention._attend, (*inputs, documents, real, 0.5, 2.0, 0, False))
+    torch.library.opcheck(contextual_attention._attend, (*inputs, None, None, 0.5, 0, True))
+    torch.library.opcheck(contextual_attention._attend, (*inputs, documents, real, 0.5, 0, False))
 
 
 @pytest.mark.parametrize("wrong", [{"npos": 1}, {"npos": 0}, {"cope_scaling": "none"}, {"attn_temperature": 0.0}])

@@ -1,4 +1,7 @@
-"""`navigation` against a walker in plain Python that reads only the tokens, and against arithmetic."""
+"""`navigation` against a walker in plain Python that reads only the tokens, and against arithmetic.
+
+Walks here are on the torus where that matters; tests/tasks/test_walls.py has those between walls.
+"""
 
 import math
 import zlib
@@ -18,6 +21,10 @@ from mapformers.tasks.walk import first_visits
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+def torus(**settings):
+    return mf.build_task("navigation", **settings, edges="torus")
 
 
 def sequence_of(batch, row):
@@ -72,6 +79,7 @@ worlds = st.fixed_dictionaries(
         "p_empty": st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0]),
         "n_objects": st.integers(1, 30),
         "max_run": st.integers(1, 6),
+        "edges": st.just("torus"),
     }
 )
 
@@ -135,7 +143,7 @@ PINNED = {  # by dimensions, in the order of the splits
 @pytest.mark.parametrize("dims", PINNED)
 def test_sampling_is_pinned(dims):
     """A change of the sampling changes every figure ever measured, so it must not happen unnoticed."""
-    task = mf.build_task("navigation", dims=dims)
+    task = torus(dims=dims)
     batches = [task.sample(split, 8, generator()) for split in task.splits]
     contents = [batch.tokens.contiguous().numpy().astype("<i8").tobytes() for batch in batches]
     assert list(map(zlib.crc32, contents)) == PINNED[dims]
@@ -157,7 +165,7 @@ def test_the_drawing_explains_what_it_shows_and_nothing_else(dims, edges):
 
 
 def test_displacement_counts_steps_and_does_not_wrap():
-    task = mf.build_task("navigation", dims=2, steps=60, grid=3)
+    task = torus(dims=2, steps=60, grid=3)
     batch = task.sample("iid", 4, generator())
     for row in range(4):
         x = y = 0
@@ -167,7 +175,7 @@ def test_displacement_counts_steps_and_does_not_wrap():
 
 
 def test_start_cell_is_unvisited_until_it_is_observed():
-    task = mf.build_task("navigation", dims=1, steps=4, grid=2, p_empty=0.0)
+    task = torus(dims=1, steps=4, grid=2, p_empty=0.0)
     batch = task.sample("iid", 16, generator())
     for row in range(16):
         # On two cells every step changes place: other, start, other, start.
@@ -179,7 +187,7 @@ def test_start_cell_is_unvisited_until_it_is_observed():
 @pytest.mark.parametrize("max_run", [1, 3, 10])
 def test_runs_are_one_to_max_run_long_by_construction(max_run):
     """The directions always change, so runs cannot merge, and each run is seen as it was drawn."""
-    task = mf.build_task("navigation", dims=2, steps=40, max_run=max_run)
+    task = torus(dims=2, steps=40, max_run=max_run)
     uniform = torch.rand(8, task.numbers_per_sequence(task.settings), generator=generator())
     uniform[:, :40] = torch.tensor([0.1, 0.6]).repeat(20)  # right, up, right, up …
     batch = task.draw(uniform, task.settings)
@@ -204,7 +212,7 @@ def segment_lengths(dims, max_run, longest):
 @pytest.mark.parametrize(("dims", "max_run"), [(1, None), (2, None), (3, 4)], ids=["1D", "2D", "3D"])
 def test_directions_and_run_lengths_are_uniform(dims, max_run):
     """The first stretches of long walks; the arithmetic takes into account that runs in one direction merge."""
-    task = mf.build_task("navigation", dims=dims, steps=400, max_run=max_run)
+    task = torus(dims=dims, steps=400, max_run=max_run)
     batch = task.sample("iid", 400, generator())
     first, lengths, turns = Counter(), Counter(), Counter()
     for row in range(400):
@@ -268,7 +276,7 @@ TABLE = {  # by dimensions: (steps, grid, p_empty) of each split
 
 @pytest.mark.parametrize("dims", TABLE)
 def test_splits_are_those_of_the_table_and_differ_in_nothing_else(dims):
-    task = mf.build_task("navigation", dims=dims)
+    task = torus(dims=dims)
     assert list(task.splits) == list(TABLE[dims])
     for split, (steps, grid, p_empty) in TABLE[dims].items():
         world = asdict(task.split_settings(split))
@@ -281,7 +289,7 @@ def test_splits_are_those_of_the_table_and_differ_in_nothing_else(dims):
 
 
 def test_splits_follow_the_settings_asked_for():
-    task = mf.build_task("navigation", dims=2, steps=10, grid=7, p_empty=0.3, n_objects=5, max_run=2)
+    task = torus(dims=2, steps=10, grid=7, p_empty=0.3, n_objects=5, max_run=2)
     kept = {"dims": 2, "n_objects": 5, "max_run": 2, "edges": "torus"}
     assert {split: asdict(task.split_settings(split)) for split in task.splits} == {
         "iid": {**kept, "steps": 10, "grid": 7, "p_empty": 0.3},
@@ -307,7 +315,7 @@ def test_a_split_may_be_a_dict_over_the_iid_settings():
         ({"grids": 9}, "did you mean 'grid'"),
         ({"grid": 1}, "grid must be at least 2"),
         ({"p_empty": 1.5}, "between 0 and 1"),
-        ({"edges": "none"}, "edges must be one of torus, walls"),
+        ({"edges": "none"}, "edges must be one of walls, torus"),
         ({"steps": "many"}, "steps must be a whole number"),
     ],
     ids=["name", "setting", "grid", "p_empty", "edges", "type"],
@@ -436,7 +444,7 @@ def test_answering_empty_scores_zero_and_the_share_of_empty_revisits():
         ({"n_objects": 10**9}, "n_objects must be at most 1000000"),
         ({"p_empty": -0.1}, "between 0 and 1"),
         ({"p_empty": float("nan")}, "between 0 and 1"),
-        ({"edges": "wall"}, "edges must be one of torus, walls, not 'wall'"),
+        ({"edges": "wall"}, "edges must be one of walls, torus, not 'wall'"),
         ({"dims": 2.0}, "dims must be a whole number"),
         ({"dim": 2}, "did you mean 'dims'"),
     ],
@@ -453,7 +461,7 @@ def test_wrong_settings_are_refused_in_one_sentence(wrong, sentence):
 )
 def test_what_a_map_of_the_trained_ring_can_know(dims, split, low, high):
     """The fraction of scored revisits to a cell seen before at the same place modulo 64, the size of training."""
-    task = mf.build_task("navigation", dims=dims)
+    task = torus(dims=dims)
     batch = task.sample(split, 512, torch.Generator().manual_seed(0))
     scored = batch.score_mask[:, 0::2]
     ring = batch.info["displacement"] % 64

@@ -101,9 +101,9 @@ def test_batch_size_below_one_is_refused(name):
         (2, "7c2ccbb170621b5ed3dec8a7445f5b616a013f65c68106a0e844675fc4bf1de0"),
     ],
 )
-def test_navigation_is_pinned(dims, checksum):
+def test_navigation_on_the_torus_is_pinned(dims, checksum):
     """A change of the sampling changes every figure ever measured, so it must not happen unnoticed."""
-    batch = mf.build_task("navigation", dims=dims).sample("iid", 8, generator(0))
+    batch = mf.build_task("navigation", dims=dims, edges="torus").sample("iid", 8, generator(0))
     assert hashlib.sha256(batch.tokens.contiguous().numpy().astype("<i8").tobytes()).hexdigest() == checksum
 
 

@@ -404,14 +404,20 @@ def test_a_trace_does_not_wrap_between_walls():
     assert task.trace([0, 1, 1, 2], torus) == [(1, 0), (0, 0), (1, 0), (1, 1)]
 
 
-def test_the_default_is_the_torus():
-    task, spelled = mf.build_task("navigation"), mf.build_task("navigation", edges="torus")
-    assert task.settings.edges == "torus" and task.numbers_per_sequence(task.settings) == 3 * 128
+def test_walls_are_the_default():
+    task, spelled = mf.build_task("navigation"), mf.build_task("navigation", edges="walls")
+    assert task.settings.edges == "walls" and task.numbers_per_sequence(task.settings) == 3 * 128 + 2
     assert_same(*(tensors_of(one.sample("iid", 8, generator())) for one in (task, spelled)))
 
 
+def test_a_recorded_run_that_mentions_no_edges_was_on_the_torus():
+    plain = RunConfig.compose("navigation", "mapwm", "smoke").to_dict()
+    assert plain["task"]["settings"].pop("edges") == "walls"
+    assert RunConfig.from_dict(plain) == RunConfig.compose("navigation", "mapwm", "smoke", edges="torus")
+
+
 def test_wrong_edges_are_refused_in_one_sentence():
-    sentence = "^edges must be one of torus, walls, not 'wall'.$"
+    sentence = "^edges must be one of walls, torus, not 'wall'.$"
     with pytest.raises(mf.UserError, match=sentence):
         RunConfig.compose("navigation", "mapwm", "smoke", edges="wall")
     with pytest.raises(mf.UserError, match=sentence):

@@ -22,7 +22,7 @@ from mapformers.training.train import start_run
 
 DESCRIPTION = """Learn a cognitive map of a 2D world, end to end.
 
-Trains a one-layer RoPE transformer and a one-layer MapFormer (MapWM, rank 2) on walks over a 64 x 64 torus, then
+Trains a one-layer RoPE transformer and a one-layer MapFormer (MapWM, rank 2) on walks over a 64 x 64 grid, then
 measures both in worlds they never saw: smaller and denser, larger and emptier. Draws what the MapFormer learned.
 """
 INTRO = """A walker on a grid writes a₁ o₁ a₂ o₂ …: an action, then what is found there.

@@ -26,8 +26,11 @@ class CoPE(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         npos: Positions that are told apart, 0 to npos − 1; whatever lies farther back is at the last one.
         cope_scaling: What 1/√D scales: content and position (the authors' code), or the content alone (their appendix).
     """
@@ -39,8 +42,11 @@ class CoPE(Mixer):
         head_dim: int | None = None,
         n_layers: int = 1,
         causal: bool = True,
-        self_key: bool = True,
         attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
+        self_key: bool = True,
         npos: int = 64,
         cope_scaling: Literal['all', 'content'] = 'all',
     ) -> None: ...
@@ -144,8 +150,11 @@ class MapEM(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         omega_max: Fastest angular velocity at the start.
         base: Steps after which the slowest block closes its circle at the start.
         learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
@@ -153,7 +162,8 @@ class MapEM(Mixer):
         attend: What is compared: observation and structure (os), structure alone (s), observation alone (o), or the two by gates that every token learns to set (gated).
         origins: q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7).
         origin_std: Spread of the origins at the start (None: 0.4 with os, 0.8 with s).
-        qk_scale: W_q and W_k at the start, over N(0, 1/n_in).
+        qk_scale: W_q and W_k at a copying start, over N(0, 1/n_in).
+        learn_sharpness: Whether each head learns a factor on the product of its attentions, without regard to length.
         project_position: A learned projection C of the position before it is compared (eq. EM_SSM).
     """
     def __init__(
@@ -164,8 +174,11 @@ class MapEM(Mixer):
         head_dim: int | None = None,
         n_layers: int = 1,
         causal: bool = True,
-        self_key: bool = True,
         attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
+        self_key: bool = True,
         omega_max: float = 2 * math.pi,
         base: float = 64.0,
         learn_omega: bool = True,
@@ -174,6 +187,7 @@ class MapEM(Mixer):
         origins: Literal['equal', 'independent', 'shared'] = 'equal',
         origin_std: float | None = None,
         qk_scale: float = 0.5,
+        learn_sharpness: bool = False,
         project_position: bool = False,
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
@@ -188,8 +202,11 @@ class MapEMNC(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         omega_max: Fastest angular velocity at the start.
         base: Steps after which the slowest block closes its circle at the start.
         learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
@@ -198,7 +215,8 @@ class MapEMNC(Mixer):
         attend: What is compared: observation and structure (os), structure alone (s), observation alone (o), or the two by gates that every token learns to set (gated).
         origins: q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7).
         origin_std: Spread of the origins at the start (None: 0.4 with os, 0.8 with s).
-        qk_scale: W_q and W_k at the start, over N(0, 1/n_in).
+        qk_scale: W_q and W_k at a copying start, over N(0, 1/n_in).
+        learn_sharpness: Whether each head learns a factor on the product of its attentions, without regard to length.
         project_position: A learned projection C of the position before it is compared (eq. EM_SSM).
     """
     def __init__(
@@ -209,8 +227,11 @@ class MapEMNC(Mixer):
         head_dim: int | None = None,
         n_layers: int = 1,
         causal: bool = True,
-        self_key: bool = True,
         attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
+        self_key: bool = True,
         omega_max: float = 2 * math.pi,
         base: float = 64.0,
         learn_omega: bool = True,
@@ -220,6 +241,7 @@ class MapEMNC(Mixer):
         origins: Literal['equal', 'independent', 'shared'] = 'equal',
         origin_std: float | None = None,
         qk_scale: float = 0.5,
+        learn_sharpness: bool = False,
         project_position: bool = False,
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
@@ -236,13 +258,17 @@ class MapWM(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         omega_max: Fastest angular velocity at the start.
         base: Steps after which the slowest block closes its circle at the start.
         learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
         rank: Dimensions of the inner movement Δ_in.
         decay: Whether what lies far along the path also fades, each rotation block at a learned rate.
+        softmax: False: linear attention, Σ_j ⟨q_i, R k_j⟩ v_j, which is the rotation SSM (A.5).
     """
     def __init__(
         self,
@@ -252,13 +278,17 @@ class MapWM(Mixer):
         head_dim: int | None = None,
         n_layers: int = 1,
         causal: bool = True,
-        self_key: bool = True,
         attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
+        self_key: bool = True,
         omega_max: float = 2 * math.pi,
         base: float = 64.0,
         learn_omega: bool = True,
         rank: int = 2,
         decay: bool = False,
+        softmax: bool = True,
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
     def reference(self, x: Tensor, context: Context) -> Tensor: ...
@@ -275,8 +305,11 @@ class MapWMNC(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         omega_max: Fastest angular velocity at the start.
         base: Steps after which the slowest block closes its circle at the start.
         learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
@@ -291,8 +324,11 @@ class MapWMNC(Mixer):
         head_dim: int | None = None,
         n_layers: int = 1,
         causal: bool = True,
-        self_key: bool = True,
         attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
+        self_key: bool = True,
         omega_max: float = 2 * math.pi,
         base: float = 64.0,
         learn_omega: bool = True,
@@ -311,8 +347,11 @@ class NoPE(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
     """
     def __init__(
         self,
@@ -322,8 +361,11 @@ class NoPE(Mixer):
         head_dim: int | None = None,
         n_layers: int = 1,
         causal: bool = True,
-        self_key: bool = True,
         attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
+        self_key: bool = True,
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
     def reference(self, x: Tensor, context: Context) -> Tensor: ...
@@ -337,8 +379,11 @@ class PaTH(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         conv: Whether w_t also sees the two tokens before, by a convolution and SiLU.
         path_rank: Dimensions of the bottleneck through which w_t is read from x_t.
     """
@@ -350,8 +395,11 @@ class PaTH(Mixer):
         head_dim: int | None = None,
         n_layers: int = 1,
         causal: bool = True,
-        self_key: bool = True,
         attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
+        self_key: bool = True,
         conv: bool = True,
         path_rank: int = 32,
     ) -> None: ...
@@ -367,8 +415,11 @@ class RoPE(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         rope_base: Slowest period over 2π, in tokens.
     """
     def __init__(
@@ -379,8 +430,11 @@ class RoPE(Mixer):
         head_dim: int | None = None,
         n_layers: int = 1,
         causal: bool = True,
-        self_key: bool = True,
         attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
+        self_key: bool = True,
         rope_base: float = 10000.0,
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
@@ -402,8 +456,11 @@ class TAPE(nn.Module):
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         mlp_ratio: Width of the MLP over d_model.
         last: Whether no TAPE layer follows: then no update is built, since nothing would read it.
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
+        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
         rope_base: Slowest period over 2π, in tokens.
     """
     def __init__(
@@ -415,8 +472,11 @@ class TAPE(nn.Module):
         n_layers: int = 1,
         mlp_ratio: int = 4,
         last: bool = False,
-        self_key: bool = True,
         attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
+        self_key: bool = True,
         rope_base: float = 10000.0,
     ) -> None: ...
     def forward(self, x: Tensor, **settings: Any) -> Any: ...
@@ -434,9 +494,12 @@ class TemT(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
+        attn_temperature: Divides the final attention logits, once.
+        length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
+        typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
+        init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
         action_ids: The tokens that are actions (those of the task); a model cannot be built without.
         act: What follows the matrix of an action, before the norm.
-        attn_temperature: Divides the final attention logits, once.
     """
     def __init__(
         self,
@@ -446,9 +509,12 @@ class TemT(Mixer):
         head_dim: int | None = None,
         n_layers: int = 1,
         causal: bool = True,
+        attn_temperature: float = 1.0,
+        length_scaling: Literal['none', 'log'] = 'none',
+        typical_length: int = 256,
+        init: Literal['copying', 'ordinary'] = 'copying',
         action_ids: tuple[int, ...] = (),
         act: Literal['linear', 'relu', 'tanh'] = 'linear',
-        attn_temperature: float = 1.0,
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
     def reference(self, x: Tensor, context: Context) -> Tensor: ...

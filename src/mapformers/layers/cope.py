@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from mapformers.errors import require
-from mapformers.modules.attention import AttentionOptions, Heads, Memory, masked_softmax, remember
+from mapformers.modules.attention import AttentionOptions, Heads, Memory, remember
 from mapformers.modules.context import Context
 from mapformers.modules.layer import register_layer
 from mapformers.modules.mixer import Mixer
@@ -45,9 +45,10 @@ class CoPE(Mixer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.heads = Heads(self.shape)
+        self.heads = Heads(self.shape, self.options)
         # paper: zeros (the authors' code); here: N(0, 1), because W_q starts small, and q·e would not move if both did
-        self.positions = nn.Parameter(torch.randn(self.options.npos, self.shape.head_dim))  # e, shared by the heads
+        start = torch.randn if self.options.init == "copying" else torch.zeros
+        self.positions = nn.Parameter(start(self.options.npos, self.shape.head_dim))  # e, shared by the heads
         self.scale = self.shape.head_dim**-0.5
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
@@ -55,11 +56,16 @@ class CoPE(Mixer):
         state = Memory(**remember(state, keys=k, values=v))
         if context.recording is not None:
             self._record(q, state, context)
-        sharpness = 1 / self.options.attn_temperature
         visibility = context.visibility(self.options.self_key)
+        sharpness = self.sharpness(q, context)
         z = self.whole_positions(q)
         mixed = contextual_attention(q, state.keys, state.values, z, self.scale, sharpness, visibility)
         return self.heads.merge(mixed), state
+
+    def sharpness(self, q: Tensor, context: Context) -> Tensor:
+        """What multiplies the sum of both logits, of each query: (B, H, L, 1). The gates are made without it."""
+        temperature = torch.full_like(q[..., :1], 1 / self.options.attn_temperature)
+        return self.heads.sharpened(temperature, context)
 
     def whole_positions(self, q: Tensor) -> Tensor:
         """z_i[n] = q_i·e[n], scaled as the options say: (B, H, L, npos + 1).
@@ -78,13 +84,12 @@ class CoPE(Mixer):
         """softmax(content + position) v with every gate, position and logit written out."""
         q, k, v = self.heads.split(x)
         content, position = self.written_out(q, k, context)
-        logits = (content + position) / self.options.attn_temperature
-        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+        return self.heads.merge(self.heads.weights(content + position, context) @ v)
 
     def _record(self, q: Tensor, memory: Memory, context: Context) -> None:
         """Both logits and the attention they make as matrices, for whoever looks inside."""
         content, position = self.written_out(q, memory.keys, context)
-        weights = masked_softmax((content + position) / self.options.attn_temperature, context, self.options)
+        weights = self.heads.weights(content + position, context)
         context.note(
             values=memory.values[:, :, context.past.length :], attention=weights, attn_x=content, attn_p=position
         )
@@ -98,5 +103,6 @@ register_layer(
         {"self_key": False},
         {"npos": 3, "attn_temperature": 0.5},
         {"npos": 4, "cope_scaling": "content", "self_key": False, "attn_temperature": 2.0},
+        {"length_scaling": "log", "typical_length": 6, "init": "ordinary"},
     ),
 )

@@ -44,6 +44,9 @@ register_layer(
         {"attend": "gated"},
         {"attend": "gated", "self_key": False, "attn_temperature": 0.5},
         {"attend": "os", "origins": "shared", "project_position": True, "attn_temperature": 0.5},
+        {"length_scaling": "log", "typical_length": 6, "init": "ordinary"},
+        {"attend": "s", "length_scaling": "log", "typical_length": 6, "self_key": False},
+        {"attend": "gated", "learn_sharpness": True},
     ),
     benchmarked=({}, {"attend": "s"}, {"attend": "gated"}),
 )

@@ -11,19 +11,27 @@ from torch import Tensor, nn
 
 from mapformers import lie
 from mapformers.errors import require
-from mapformers.modules.attention import Heads, attend, logits_step_by_step, masked_softmax, note_weights, remember
+from mapformers.modules.attention import Heads, logits_step_by_step, note_weights, remember
 from mapformers.modules.context import Context
 from mapformers.modules.fading import RATE_LOG_AT_START, fading_of, integrate_fading
 from mapformers.modules.layer import register_layer
 from mapformers.modules.mixer import Mixer
 from mapformers.modules.movement import MapOptions, PathIntegrator
 from mapformers.ops.fading_attention import fading_attention
+from mapformers.ops.linear_attention import linear_attention
 
 
 @dataclass(frozen=True)
 class MapWMOptions(MapOptions):
     decay: bool = False
     """Whether what lies far along the path also fades, each rotation block at a learned rate."""
+    softmax: bool = True
+    """False: linear attention, Σ_j ⟨q_i, R k_j⟩ v_j, which is the rotation SSM (A.5)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        plain = not self.decay and self.self_key and self.length_scaling == "none"
+        require(self.softmax or plain, "Without softmax, leave decay, self_key and length_scaling as they are.")
 
 
 class Memory(NamedTuple):
@@ -31,6 +39,11 @@ class Memory(NamedTuple):
     values: Tensor  # (B, H, S, D)
     coordinate: Tensor  # (B, H, r) float64: where the past ended
     faded: Tensor | None = None  # (B, H, S, n_b) float64: with decay, how much had faded when each was seen
+
+
+class LinearMemory(NamedTuple):
+    written: Tensor  # (B, H, D, D) Σ_j k_j v_jᵀ, keys rotated
+    coordinate: Tensor  # (B, H, r) float64: where the past ended
 
 
 class MapWM(Mixer):
@@ -46,29 +59,42 @@ class MapWM(Mixer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        require(self.causal or not self.options.decay, "What fades along the path is read in one direction only.")
-        self.heads = Heads(self.shape)
+        one_way = self.options.decay or not self.options.softmax
+        require(self.causal or not one_way, "What fades or is summed along the path is read in one direction only.")
+        self.heads = Heads(self.shape, self.options)
         self.path = PathIntegrator(self.shape, self.options.rank, self.options)
         start = torch.full_like(self.path.omega, RATE_LOG_AT_START)
         self.rate_log = nn.Parameter(start) if self.options.decay else None  # (H, n_b)
 
-    def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]:
         q, k, v = self.heads.split(x)
         theta, reached = self.path(x, None if state is None else state.coordinate, context)
         q, k = lie.rotate(theta, q, k)
+        if not self.options.softmax:
+            return self._sum(q, k, v, reached, state, context)
         if self.rate_log is None:
             state = Memory(**remember(state, keys=k, values=v), coordinate=reached)
-            return self.heads.merge(attend(q, state.keys, state.values, context, self.options)), state
+            return self.heads.merge(self.heads.attend(q, state.keys, state.values, context)), state
         past_faded = None if state is None else state.faded
         faded = integrate_fading(self.path.movement(x), self.rate_log, past_faded, context)
         state = Memory(**remember(state, keys=k, values=v, faded=faded), coordinate=reached)
         assert state.faded is not None
-        scale = 1 / (q.shape[-1] ** 0.5 * self.options.attn_temperature)
-        visibility = context.visibility(self.options.self_key)
-        mixed, weights = fading_attention(q, state.keys, state.values, state.faded, scale, visibility)
+        q, visibility = self.heads.sharpened(q, context), context.visibility(self.options.self_key)
+        mixed, weights = fading_attention(q, state.keys, state.values, state.faded, self.heads.scale, visibility)
         context.note(values=v)
         note_weights(weights, context)
         return self.heads.merge(mixed), state
+
+    def _sum(
+        self, q: Tensor, k: Tensor, v: Tensor, reached: Tensor, state: LinearMemory | None, context: Context
+    ) -> tuple[Tensor, LinearMemory]:
+        """Linear attention; padding neither writes nor reads."""
+        context.note(values=v)
+        if context.padding_mask is not None:
+            q, k = (t * context.padding_mask[:, None, :, None] for t in (q, k))
+        start = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state.written
+        mixed, written = linear_attention(q * self.heads.scale, k, v, start, reset=context.reset)
+        return self.heads.merge(mixed), LinearMemory(written, reached)
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """The definition, pair by pair: from i back to j, one rotation (and, with decay, one shrinking) per step."""
@@ -83,8 +109,11 @@ class MapWM(Mixer):
         def step_back(t: int, vector: Tensor) -> Tensor:
             return torch.where(real[:, t], torch.einsum("bhij,bhj->bhi", back[:, t], vector), vector)
 
-        logits = logits_step_by_step(q, k, step_back) / self.heads.head_dim**0.5 / self.options.attn_temperature
-        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+        logits = logits_step_by_step(q, k, step_back) / self.heads.head_dim**0.5
+        if not self.options.softmax:
+            seen = context.attention_mask() & context.real()[:, None, None]
+            return self.heads.merge((logits / self.options.attn_temperature).masked_fill(~seen, 0.0) @ v)
+        return self.heads.merge(self.heads.weights(logits, context) @ v)
 
 
 register_layer(
@@ -97,6 +126,9 @@ register_layer(
         {"rank": 3, "learn_omega": False, "attn_temperature": 0.5},
         {"decay": True},
         {"decay": True, "self_key": False, "attn_temperature": 0.5},
+        {"length_scaling": "log", "typical_length": 6, "init": "ordinary"},
+        {"decay": True, "length_scaling": "log", "typical_length": 6},
+        {"softmax": False},
     ),
     benchmarked=({}, {"decay": True}),
 )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import require
-from mapformers.modules.attention import Heads, Memory, attend, logits_step_by_step, masked_softmax, remember
+from mapformers.modules.attention import Heads, Memory, logits_step_by_step, remember
 from mapformers.modules.context import Context
 from mapformers.modules.layer import register_layer
 from mapformers.modules.mixer import Mixer
@@ -29,7 +29,7 @@ class MapWMNC(Mixer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.heads = Heads(self.shape)
+        self.heads = Heads(self.shape, self.options)
         self.path = ProductIntegrator(self.shape, self.options)
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
@@ -38,7 +38,7 @@ class MapWMNC(Mixer):
         wide = reached.dtype
         q, k = (t.to(v.dtype) for t in self.path.rotate(path, q.to(wide), k.to(wide), back=True))
         state = Memory(**remember(state, keys=k, values=v), coordinate=reached)
-        return self.heads.merge(attend(q, state.keys, state.values, context, self.options)), state
+        return self.heads.merge(self.heads.attend(q, state.keys, state.values, context)), state
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """The definition, pair by pair: q_iᵀ W_i … W_{j+1} k_j with explicit matrices and matrix exponentials."""
@@ -51,13 +51,18 @@ class MapWMNC(Mixer):
         def step_back(t: int, vector: Tensor) -> Tensor:  # W_tᵀ
             return torch.einsum("bhmij,bhmi->bhmj", rotation[:, t], vector)
 
-        logits = logits_step_by_step(q, k, step_back) / self.heads.head_dim**0.5 / self.options.attn_temperature
-        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+        logits = logits_step_by_step(q, k, step_back) / self.heads.head_dim**0.5
+        return self.heads.merge(self.heads.weights(logits, context) @ v)
 
 
 register_layer(
     "mapwm-nc",
     MapWMNC,
-    variants=({}, {"block": 2, "self_key": False}, {"block": 8, "rank": 2, "attn_temperature": 0.5}),
+    variants=(
+        {},
+        {"block": 2, "self_key": False},
+        {"block": 8, "rank": 2, "attn_temperature": 0.5},
+        {"length_scaling": "log", "typical_length": 6, "init": "ordinary"},
+    ),
     benchmarked=({}, {"block": 8}),
 )

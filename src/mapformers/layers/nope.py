@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mapformers.modules.attention import AttentionOptions, Heads, Memory, attend, masked_softmax, remember
+from mapformers.modules.attention import AttentionOptions, Heads, Memory, remember
 from mapformers.modules.context import Context
 from mapformers.modules.layer import register_layer
 from mapformers.modules.mixer import Mixer
@@ -19,18 +19,27 @@ class NoPE(Mixer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.heads = Heads(self.shape)
+        self.heads = Heads(self.shape, self.options)
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
         q, k, v = self.heads.split(x)
         state = Memory(**remember(state, keys=k, values=v))
-        return self.heads.merge(attend(q, state.keys, state.values, context, self.options)), state
+        return self.heads.merge(self.heads.attend(q, state.keys, state.values, context)), state
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """The same by its definition: every logit written out."""
         q, k, v = self.heads.split(x)
-        logits = q @ k.transpose(-1, -2) / self.heads.head_dim**0.5 / self.options.attn_temperature
-        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+        logits = q @ k.transpose(-1, -2) / self.heads.head_dim**0.5
+        return self.heads.merge(self.heads.weights(logits, context) @ v)
 
 
-register_layer("nope", NoPE, variants=({}, {"self_key": False}, {"attn_temperature": 0.5}))
+register_layer(
+    "nope",
+    NoPE,
+    variants=(
+        {},
+        {"self_key": False},
+        {"attn_temperature": 0.5},
+        {"length_scaling": "log", "typical_length": 6, "init": "ordinary"},
+    ),
+)

@@ -16,7 +16,6 @@ from mapformers.modules.attention import (
     AttentionOptions,
     Heads,
     logits_step_by_step,
-    masked_softmax,
     note_weights,
     remember,
 )
@@ -87,7 +86,7 @@ class PaTH(Mixer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.heads = Heads(self.shape)
+        self.heads = Heads(self.shape, self.options)
         self.reflections = Reflections(self.shape, self.options)
 
     def mix(self, x: Tensor, state: PathMemory | None, context: Context) -> tuple[Tensor, PathMemory]:
@@ -96,11 +95,11 @@ class PaTH(Mixer):
         context.note(values=v)
         with torch.autocast(x.device.type, enabled=False):
             w, beta, tail = self.reflections(x, None if state is None else state.tail, context)
-            scale = self.heads.head_dim**-0.5 / self.options.attn_temperature
+            q = self.heads.sharpened(q.to(w.dtype), context)
             past_keys = None if state is None else state.keys
             visibility = context.visibility(self.options.self_key)
             mixed, keys, weights = householder_attention(
-                q.to(w.dtype), k.to(w.dtype), values, w, beta, scale, visibility, past_keys
+                q, k.to(w.dtype), values, w, beta, self.heads.scale, visibility, past_keys
             )
             note_weights(weights, context)
         return self.heads.merge(mixed), PathMemory(keys, values, tail)
@@ -115,12 +114,18 @@ class PaTH(Mixer):
         def step_back(t: int, vector: Tensor) -> Tensor:  # H_t
             return torch.einsum("bhij,bhj->bhi", householder[:, :, t], vector)
 
-        logits = logits_step_by_step(q, k, step_back) / self.heads.head_dim**0.5 / self.options.attn_temperature
-        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+        logits = logits_step_by_step(q, k, step_back) / self.heads.head_dim**0.5
+        return self.heads.merge(self.heads.weights(logits, context) @ v)
 
 
 register_layer(
     "path",
     PaTH,
-    variants=({}, {"self_key": False}, {"conv": False}, {"path_rank": 3, "attn_temperature": 0.5}),
+    variants=(
+        {},
+        {"self_key": False},
+        {"conv": False},
+        {"path_rank": 3, "attn_temperature": 0.5},
+        {"length_scaling": "log", "typical_length": 6, "init": "ordinary"},
+    ),
 )

@@ -12,9 +12,7 @@ from mapformers.modules.attention import (
     AttentionOptions,
     Heads,
     Memory,
-    attend,
     check_even_heads,
-    masked_softmax,
     remember,
 )
 from mapformers.modules.context import Context
@@ -42,7 +40,7 @@ class RoPE(Mixer):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         check_even_heads(self.shape, "rope")
-        self.heads = Heads(self.shape)
+        self.heads = Heads(self.shape, self.options)
 
     def angles(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
         """θ of (B, 1, L, n_b), or (1, 1, L, n_b) where no row differs, and the index (B, 1, 1) reached."""
@@ -61,15 +59,24 @@ class RoPE(Mixer):
         theta, reached = self.angles(x, None if state is None else state.coordinate, context)
         q, k = lie.rotate(theta, q, k)
         state = Memory(**remember(state, keys=k, values=v), coordinate=reached)
-        return self.heads.merge(attend(q, state.keys, state.values, context, self.options)), state
+        return self.heads.merge(self.heads.attend(q, state.keys, state.values, context)), state
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """q_iᵀ R(θ_i)ᵀ R(θ_j) k_j with explicit rotation matrices."""
         q, k, v = self.heads.split(x)
         rotation = lie.rotation_matrix(self.angles(x, None, context)[0].to(x.dtype))  # (1 or B, 1, L, D, D)
         q, k = (torch.einsum("bhlij,bhlj->bhli", rotation.expand(*t.shape, -1), t) for t in (q, k))
-        logits = torch.einsum("bhid,bhjd->bhij", q, k) / self.heads.head_dim**0.5 / self.options.attn_temperature
-        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+        logits = torch.einsum("bhid,bhjd->bhij", q, k) / self.heads.head_dim**0.5
+        return self.heads.merge(self.heads.weights(logits, context) @ v)
 
 
-register_layer("rope", RoPE, variants=({}, {"self_key": False}, {"rope_base": 500.0, "attn_temperature": 0.5}))
+register_layer(
+    "rope",
+    RoPE,
+    variants=(
+        {},
+        {"self_key": False},
+        {"rope_base": 500.0, "attn_temperature": 0.5},
+        {"length_scaling": "log", "typical_length": 6, "init": "ordinary", "self_key": False},
+    ),
+)

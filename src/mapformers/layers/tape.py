@@ -17,7 +17,7 @@ from torch.nn.functional import silu
 from mapformers.config import from_dict
 from mapformers.errors import describe, require
 from mapformers.layers.rope import RoPE, RoPEOptions
-from mapformers.modules.attention import attend, check_even_heads, remember
+from mapformers.modules.attention import check_even_heads, remember
 from mapformers.modules.context import Context, StreamState
 from mapformers.modules.layer import RMSNorm, linear, register_layer
 from mapformers.modules.mixer import LayerShape, check_call, head_size, require_size, with_options
@@ -65,8 +65,8 @@ class TAPEAttention(RoPE):
             context.note(theta=torch.atan2(sin, cos))
         averaged = None
         if memory.positions is not None:  # before the values, whose notes stay
-            averaged = attend(q, memory.keys, memory.positions, context, self.options)
-        mixed = attend(q, memory.keys, memory.values, context, self.options)
+            averaged = self.heads.attend(q, memory.keys, memory.positions, context)
+        mixed = self.heads.attend(q, memory.keys, memory.values, context)
         return self.heads.merge(mixed), position, averaged, memory
 
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]:
@@ -223,5 +223,10 @@ register_layer(
     "tape",
     TAPE,
     build=TAPELayer,
-    variants=({}, {"self_key": False}, {"rope_base": 500.0, "attn_temperature": 0.5}),
+    variants=(
+        {},
+        {"self_key": False},
+        {"rope_base": 500.0, "attn_temperature": 0.5},
+        {"length_scaling": "log", "typical_length": 6, "init": "ordinary"},
+    ),
 )

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from mapformers.errors import require
-from mapformers.modules.attention import Heads, remember
+from mapformers.modules.attention import HeadOptions, Projections, remember
 from mapformers.modules.context import Context
 from mapformers.modules.layer import register_layer
-from mapformers.modules.mixer import LayerOptions, Mixer
+from mapformers.modules.mixer import Mixer
 from mapformers.ops.action_products import Activation, action_products, activate, normed
 
 # The start, the best of three on iid in 2D navigation, but by no more than seeds differ. Rotations near the identity
@@ -26,22 +26,19 @@ COMPARISON_SCALE = 0.5  # W_e over the identity
 
 
 @dataclass(frozen=True)
-class TemTOptions(LayerOptions):
+class TemTOptions(HeadOptions):
     """Those of attention, less `self_key`: here keys are strictly earlier by definition."""
 
     action_ids: tuple[int, ...] = ()
     """The tokens that are actions (those of the task); a model cannot be built without."""
     act: Activation = "linear"
     """What follows the matrix of an action, before the norm."""
-    attn_temperature: float = 1.0
-    """Divides the final attention logits, once."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         ids = self.action_ids
         require(all(i >= 0 for i in ids), f"action_ids are tokens, counted from 0; {min(ids, default=0)} is none.")
         require(len(set(ids)) == len(ids), f"action_ids must name each action once, not {list(ids)}.")
-        require(self.attn_temperature > 0, f"attn_temperature must be above 0, not {self.attn_temperature}.")
 
     def check_vocabulary(self, vocab_size: int) -> None:
         beyond = [token for token in self.action_ids if token >= vocab_size]
@@ -75,7 +72,7 @@ class TemT(Mixer):
             "tem-t must be told which tokens are actions: give action_ids=task.action_ids; "
             "a task that has none, such as selective-copy, is not for tem-t.",
         )
-        self.heads = Heads(shape, parts=1)
+        self.heads = Projections(shape, self.options, parts=1)
         h, d = shape.n_heads, shape.head_dim
         self.moves = nn.Parameter(rotations(len(ids) * h, d).view(len(ids), h, d, d))  # W_a
         self.origin = nn.Parameter(torch.randn(h * d))  # e_0
@@ -112,8 +109,8 @@ class TemT(Mixer):
         return self.heads.merge(self._recall(k, memory, context)), memory
 
     def _recall(self, q: Tensor, memory: TemMemory, context: Context) -> Tensor:
-        scale = 1 / (self.heads.head_dim**0.5 * self.options.attn_temperature)
-        visible = self.visible(memory.observed, context)
+        scale, visible = self.heads.scale, self.visible(memory.observed, context)
+        q = self.heads.sharpen(q, self.n_keys(visible))
         found = visible.any(dim=-1, keepdim=True)
         shown = visible | ~found  # no row may be empty: who has nothing to see is shown everything, and told nothing
         if context.recording is not None:
@@ -129,6 +126,11 @@ class TemT(Mixer):
         earlier = context.attention_mask(self_key=False).tril(context.past.length - 1)  # the first sees not even itself
         return earlier & observed[:, None, None]
 
+    @staticmethod
+    def n_keys(visible: Tensor) -> Tensor:
+        """(B, L): how many observations each token sees; one where it sees none, and is told nothing."""
+        return visible[:, 0].sum(dim=-1).clamp(min=1)
+
     def reference(self, x: Tensor, context: Context) -> Tensor:
         """Move token by token, then compare with every earlier observation."""
         (v,) = self.heads.split(x)
@@ -141,10 +143,11 @@ class TemT(Mixer):
             place = torch.where(action[:, t, None, None] >= 0, normed(activate(moved, self.options.act)), place)
             places.append(place)
         q = torch.einsum("bthi,hij->bhtj", torch.stack(places, dim=1), self.compare)
-        logits = torch.einsum("bhti,bhsi->bhts", q, q) / self.heads.head_dim**0.5 / self.options.attn_temperature
         document, observed = context.documents(), (action < 0) & context.real()
         seen = (document[:, :, None] == document[:, None, :]) & observed[:, None, :]
-        weights = logits.exp() * seen.unsqueeze(1).tril(-1)
+        seen = seen.unsqueeze(1).tril(-1)
+        logits = self.heads.sharpen(torch.einsum("bhti,bhsi->bhts", q, q) * self.heads.scale, self.n_keys(seen))
+        weights = logits.exp() * seen
         total = weights.sum(dim=-1, keepdim=True)
         return self.heads.merge(weights @ v / torch.where(total > 0, total, 1.0))
 
@@ -162,6 +165,7 @@ register_layer(
         {"action_ids": (0, 1, 2)},
         {"action_ids": (7, 2, 5, 0), "act": "relu"},
         {"action_ids": (1, 4, 9, 10), "act": "tanh", "attn_temperature": 0.5},
+        {"action_ids": (0, 1, 2), "length_scaling": "log", "typical_length": 6, "init": "ordinary"},
     ),
     benchmarked=({"action_ids": (0, 1, 2, 3)},),
 )

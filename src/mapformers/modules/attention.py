@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,21 +14,42 @@ from mapformers.modules.context import Context
 from mapformers.modules.layer import linear
 from mapformers.modules.mixer import LayerOptions, LayerShape
 
-QK_SCALE = 0.1  # of W_q and W_k at the start, over N(0, 1/n_in)
+QK_SCALE = 0.1  # of W_q and W_k at a copying start, over N(0, 1/n_in)
+Init = Literal["copying", "ordinary"]
+LengthScaling = Literal["none", "log"]
 
 
 @dataclass(frozen=True)
-class AttentionOptions(LayerOptions):
-    """Options that every attention layer takes."""
+class HeadOptions(LayerOptions):
+    """How heads start, and how sharply they attend."""
 
-    self_key: bool = True
-    """May a query attend to its own token? False: keys strictly earlier (a departure from the paper)."""
     attn_temperature: float = 1.0
     """Divides the final attention logits, once."""
+    length_scaling: LengthScaling = "none"
+    """log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a
+    softmax over more keys is flatter. none: as in the paper."""
+    typical_length: int = 256
+    """The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length)."""
+    init: Init = "copying"
+    """copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.attn_temperature > 0, f"attn_temperature must be above 0, not {self.attn_temperature}.")
+        require(self.typical_length >= 2, f"typical_length must be at least 2, not {self.typical_length}.")
+
+    @property
+    def learns_sharpness(self) -> bool:
+        """Whether each head has a learned factor on its logits."""
+        return self.length_scaling == "log"
+
+
+@dataclass(frozen=True)
+class AttentionOptions(HeadOptions):
+    """Options that every attention layer takes."""
+
+    self_key: bool = True
+    """May a query attend to its own token? False: keys strictly earlier (a departure from the paper)."""
 
 
 class Memory(NamedTuple):
@@ -39,27 +60,37 @@ class Memory(NamedTuple):
     coordinate: Tensor | None = None  # (B, H, r) float64
 
 
-class Heads(nn.Module):
+class Projections(nn.Module):
     """The projections W_q, W_k, W_v of d_model to heads, fused in one matrix, and W_o back; no biases.
 
     A layer that compares positions alone asks for ``parts=1``: values only.
 
-    At the start W_v is orthogonal and W_o its transpose, so a head *copies* what it attends to, and W_q, W_k are
-    small, so it attends to all tokens equally and no key starts out of phase. The first gradients on attention are
-    then about where to look, which decides whether a map is found (docs/fidelity.md).
+    ``init="copying"``: W_v is orthogonal at the start and W_o its transpose, so a head *copies* what it attends to, and
+    W_q, W_k are small (``qk_scale``), so it attends to all tokens equally and no key starts out of phase. The first
+    gradients on attention are then about where to look, which decides whether a map is found (docs/fidelity.md).
+    ``init="ordinary"``: W_q, W_k, W_v are N(0, 1/n_in), and W_o, like all that writes to the residual stream, smaller.
     """
 
-    def __init__(self, shape: LayerShape, parts: int = 3, qk_scale: float = QK_SCALE):
+    def __init__(self, shape: LayerShape, options: HeadOptions, parts: int = 3, qk_scale: float = QK_SCALE):
         super().__init__()
-        self.parts, self.n_heads, self.head_dim = parts, shape.n_heads, shape.head_dim
+        self.options, self.parts, self.n_heads, self.head_dim = options, parts, shape.n_heads, shape.head_dim
         inner = shape.n_heads * shape.head_dim
+        ordinary = options.init == "ordinary"
         self.project = linear(shape.d_model, parts * inner)
-        self.out = linear(inner, shape.d_model)
+        self.out = linear(inner, shape.d_model, residual_of=shape if ordinary else None)
+        self.sharpness = nn.Parameter(torch.ones(shape.n_heads)) if options.learns_sharpness else None
+        if ordinary:
+            return
         with torch.no_grad():
             self.project.weight[:-inner] *= qk_scale
             values = self.project.weight[-inner:]
             nn.init.orthogonal_(values)
             self.out.weight.copy_(values.T / math.sqrt(shape.n_layers))
+
+    @property
+    def scale(self) -> float:
+        """What multiplies the product of a query and a key: 1/√D, and the temperature."""
+        return 1 / (math.sqrt(self.head_dim) * self.options.attn_temperature)
 
     def split(self, x: Tensor) -> tuple[Tensor, ...]:
         """(B, L, d_model) -> q, k, v (or v alone) of (B, H, L, D)."""
@@ -70,6 +101,43 @@ class Heads(nn.Module):
         """(B, H, L, D) -> (B, L, d_model)."""
         return self.out(x.transpose(1, 2).flatten(-2))
 
+    def sharpen(self, per_query: Tensor, n_keys: Tensor) -> Tensor:
+        """Queries (B, H, L, D), or logits (B, H, L, S + L), times what the head has learned; as they are by default.
+
+        ``n_keys`` (B or 1, L): how many keys each query sees. With length_scaling s·log n (Nakanishi 2025), written
+        here as ``sharpness`` · log n / log typical_length, which starts at 1 for a query that sees that many.
+        """
+        if self.sharpness is None:
+            return per_query
+        factor = self.sharpness[:, None, None]
+        if self.options.length_scaling == "log":
+            lengths = n_keys[:, None, :, None].to(factor.dtype)
+            factor = factor * lengths.log() / math.log(self.options.typical_length)
+        return per_query * factor.to(per_query.dtype)
+
+
+class Heads(Projections):
+    """Heads that attend to the keys a :class:`Context` lets them see."""
+
+    options: AttentionOptions
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, context: Context) -> Tensor:
+        """softmax(q kᵀ/(√D · temperature), sharpened and masked) v by fused attention."""
+        return attend(self.sharpened(q, context), k, v, self.scale, context, self.options.self_key)
+
+    def sharpened(self, per_query: Tensor, context: Context) -> Tensor:
+        """:meth:`sharpen`, where each query sees what the context says."""
+        return per_query if self.sharpness is None else self.sharpen(per_query, self._n_keys(context))
+
+    def weights(self, logits: Tensor, context: Context) -> Tensor:
+        """Attention weights from all logits (B, H, L, S + L), once everything else is added to or multiplied in them:
+        temperature and length, the mask, and the softmax."""
+        logits = self.sharpened(logits, context) / self.options.attn_temperature
+        return masked_softmax(logits, context, self.options.self_key)
+
+    def _n_keys(self, context: Context) -> Tensor:
+        return context.visibility(self.options.self_key).n_keys(context.length, context.device)
+
 
 def remember(state: Any, **here: Tensor) -> dict[str, Any]:
     """Append this chunk's per-token tensors (B, H, L, D) to those of the state."""
@@ -78,25 +146,23 @@ def remember(state: Any, **here: Tensor) -> dict[str, Any]:
     return {name: torch.cat((getattr(state, name), tensor), dim=2) for name, tensor in here.items()}
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, context: Context, options: AttentionOptions) -> Tensor:
-    """softmax(q kᵀ / (√D · temperature) + mask) v by fused attention; builds no mask for a plain sequence."""
-    scale = 1 / (math.sqrt(q.shape[-1]) * options.attn_temperature)
+def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, context: Context, self_key: bool) -> Tensor:
+    """softmax(scale · q kᵀ + mask) v by fused attention; builds no mask for a plain sequence."""
     context.note(values=v[:, :, context.past.length :])
     if context.recording is not None:
-        logits = (q @ k.transpose(-1, -2)) * scale
-        context.note(attention=masked_softmax(logits, context, options))
-    if context.is_plain and options.self_key:
+        context.note(attention=masked_softmax((q @ k.transpose(-1, -2)) * scale, context, self_key))
+    if context.is_plain and self_key:
         return scaled_dot_product_attention(q, k, v, is_causal=context.causal, scale=scale)
     if context.is_plain and context.causal:
         # Keys strictly earlier = the causal triangle between queries 1… and keys …L−1; the first sees itself.
         later = scaled_dot_product_attention(q[:, :, 1:], k[:, :, :-1], v[:, :, :-1], is_causal=True, scale=scale)
         return torch.cat((v[:, :, :1].to(later.dtype), later), dim=2)
-    return scaled_dot_product_attention(q, k, v, attn_mask=context.attention_mask(options.self_key), scale=scale)
+    return scaled_dot_product_attention(q, k, v, attn_mask=context.attention_mask(self_key), scale=scale)
 
 
-def masked_softmax(logits: Tensor, context: Context, options: AttentionOptions) -> Tensor:
+def masked_softmax(logits: Tensor, context: Context, self_key: bool) -> Tensor:
     """Attention weights from explicit logits (B, H, L, S + L)."""
-    allowed = context.attention_mask(options.self_key)
+    allowed = context.attention_mask(self_key)
     return logits.masked_fill(~allowed, -math.inf).softmax(dim=-1)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mapformers.errors import require
-from mapformers.modules.attention import QK_SCALE, AttentionOptions, Heads, attend, masked_softmax, remember
+from mapformers.modules.attention import QK_SCALE, AttentionOptions, Heads, remember
 from mapformers.modules.context import Context
 from mapformers.modules.mixer import LayerOptions, Mixer
 from mapformers.modules.movement import Movement
@@ -30,7 +30,9 @@ class EpisodicOptions(AttentionOptions):
     origin_std: float | None = None
     """Spread of the origins at the start (None: 0.4 with os, 0.8 with s)."""
     qk_scale: float = 0.5
-    """W_q and W_k at the start, over N(0, 1/n_in)."""
+    """W_q and W_k at a copying start, over N(0, 1/n_in)."""
+    learn_sharpness: bool = False
+    """Whether each head learns a factor on the product of its attentions, without regard to length."""
     project_position: bool = False
     """A learned projection C of the position before it is compared (eq. EM_SSM)."""
 
@@ -39,6 +41,10 @@ class EpisodicOptions(AttentionOptions):
         for name in ("origin_std", "qk_scale"):
             value = getattr(self, name)
             require(value is None or value > 0, f"{name} must be above 0, not {value}.")
+
+    @property
+    def learns_sharpness(self) -> bool:
+        return self.learn_sharpness or super().learns_sharpness
 
     @property
     def spread(self) -> float:
@@ -74,9 +80,9 @@ class EpisodicAttention(Mixer):
         if (
             options.attend == "o"
         ):  # no position: nothing is built that would never get a gradient, and it starts as NoPE
-            self.heads = Heads(shape, qk_scale=QK_SCALE)
+            self.heads = Heads(shape, options, qk_scale=QK_SCALE)
             return
-        self.heads = Heads(shape, parts=1 if options.attend == "s" else 3, qk_scale=options.qk_scale)
+        self.heads = Heads(shape, options, parts=1 if options.attend == "s" else 3, qk_scale=options.qk_scale)
         self.path = self.build_path()
         self.gate = WhatWhereGate(shape) if options.attend == "gated" else None
         size = (shape.n_heads, shape.head_dim)
@@ -110,14 +116,14 @@ class EpisodicAttention(Mixer):
             q, k, v = self.heads.split(x)
             memory = EpisodicMemory(**remember(state, keys=k, values=v))
             assert memory.keys is not None
-            return self.heads.merge(attend(q, memory.keys, memory.values, context, self.options)), memory
+            return self.heads.merge(self.heads.attend(q, memory.keys, memory.values, context)), memory
         rotations, reached = self.path(x, None if state is None else state.coordinate, context)
         *qk, v = self.heads.split(x)
         q_place, k_place = (place.to(v.dtype) for place in self.places(rotations))
         if self.options.attend == "s":
             memory = EpisodicMemory(**remember(state, places=k_place, values=v), coordinate=reached)
             assert memory.places is not None
-            return self.heads.merge(attend(q_place, memory.places, memory.values, context, self.options)), memory
+            return self.heads.merge(self.heads.attend(q_place, memory.places, memory.values, context)), memory
         q, k = qk
         memory = EpisodicMemory(**remember(state, places=k_place, values=v, keys=k), coordinate=reached)
         if self.gate is not None:
@@ -131,10 +137,10 @@ class EpisodicAttention(Mixer):
             k, k_place = gated_key(k), gated_key(k_place)
         if context.recording is not None:  # both attentions and their product as matrices, for whoever looks inside
             a_x, a_p = q @ k.mT / self.heads.head_dim**0.5, q_place @ k_place.mT / self.heads.head_dim**0.5
-            weights = masked_softmax(a_x * a_p / self.options.attn_temperature, context, self.options)
+            weights = self.heads.weights(a_x * a_p, context)
             context.note(values=memory.values[:, :, context.past.length :], attention=weights, attn_x=a_x, attn_p=a_p)
         scale = 1 / (self.heads.head_dim * self.options.attn_temperature)
-        visibility = context.visibility(self.options.self_key)
+        q, visibility = self.heads.sharpened(q, context), context.visibility(self.options.self_key)
         return conjunctive_attention(q, k, q_place, k_place, memory.values, scale, visibility)
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
@@ -150,8 +156,8 @@ class EpisodicAttention(Mixer):
             if self.options.attend == "os":
                 q, k = (torch.einsum("bhli,bhlj->bhlij", what, where).flatten(-2) for what, where in zip(qk, (q, k)))
         # 1/√D for each factor, which is 1/√(D²) for the conjunction.
-        logits = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 / self.options.attn_temperature
-        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+        logits = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return self.heads.merge(self.heads.weights(logits, context) @ v)
 
     def _gated_reference(
         self, x: Tensor, what: Sequence[Tensor], where: Sequence[Tensor], v: Tensor, context: Context
@@ -160,5 +166,5 @@ class EpisodicAttention(Mixer):
         assert self.gate is not None
         a_x, a_p = (q @ k.mT / self.heads.head_dim**0.5 for q, k in (what, where))
         b_x, b_p = self.gate(x, context)
-        logits = (b_x * a_x + 1 - b_x) * (b_p * a_p + 1 - b_p) / self.options.attn_temperature
-        return self.heads.merge(masked_softmax(logits, context, self.options) @ v)
+        logits = (b_x * a_x + 1 - b_x) * (b_p * a_p + 1 - b_p)
+        return self.heads.merge(self.heads.weights(logits, context) @ v)

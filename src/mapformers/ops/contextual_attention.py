@@ -19,16 +19,16 @@ from mapformers.ops.visibility import Visibility
 
 
 def contextual_attention(
-    q: Tensor, k: Tensor, v: Tensor, z: Tensor, scale: float, sharpness: float, visibility: Visibility
+    q: Tensor, k: Tensor, v: Tensor, z: Tensor, scale: float, sharpness: Tensor, visibility: Visibility
 ) -> Tensor:
     """softmax(sharpness · (a + interpolate(z, p)) + mask) v with a = scale · q kᵀ and p the running sum of σ(a).
 
     ``q``, ``k``, ``v`` (B, H, L or S + L, D); ``z`` (B, H, L, npos + 1), the logit of each whole position, the last of
-    which is given twice: beyond it nothing changes, in value or in gradient.
+    which is given twice: beyond it nothing changes, in value or in gradient. ``sharpness`` (B, H, L, 1).
     """
     start, self_key, _, documents, real = visibility.of_heads(q.shape[1])
-    flat = (tensor.flatten(0, 1) for tensor in (q, k, v, z))
-    return _attend(*flat, documents, real, scale, sharpness, start, self_key).unflatten(0, q.shape[:2])
+    flat = (tensor.flatten(0, 1) for tensor in (q, k, v, z, sharpness))
+    return _attend(*flat, documents, real, scale, start, self_key).unflatten(0, q.shape[:2])
 
 
 def contextual_reference(
@@ -51,11 +51,16 @@ def _latest_first(tile: Tile, n_keys: int) -> tuple[slice, slice]:
     return tile.heads, slice(n_keys - tile.keys.stop, n_keys)
 
 
+def _hide(tile: Tile, matrix: Tensor, value: float) -> Tensor:
+    """Set what a tile may not see, in place."""
+    matrix[:, :, : tile.hidden.shape[-1]].masked_fill_(tile.hidden.flip(-1), value)
+    return matrix
+
+
 def _count(tile: Tile, q: Tensor, k: Tensor, npos: int) -> tuple[Tensor, Tensor, Tensor]:
     """Content logits with −∞ where hidden, their gates (0 where hidden), and positions clamped at npos − 1."""
     wide = torch.promote_types(q.dtype, torch.float32)
-    content = torch.bmm(q, k.mT).to(wide)
-    content[:, :, : tile.hidden.shape[-1]].masked_fill_(tile.hidden.flip(-1), -math.inf)
+    content = _hide(tile, torch.bmm(q, k.mT).to(wide), -math.inf)
     gates = content.sigmoid()
     return content, gates, gates.cumsum(dim=-1).clamp_(max=npos - 1)
 
@@ -74,10 +79,10 @@ def _attend(
     k: Tensor,
     v: Tensor,
     z: Tensor,
+    sharpness: Tensor,
     documents: Tensor | None,
     real: Tensor | None,
     scale: float,
-    sharpness: float,
     start: int,
     self_key: bool,
 ) -> Tensor:
@@ -88,7 +93,8 @@ def _attend(
         here, there = (tile.heads, tile.rows), _latest_first(tile, k.shape[1])
         content, _, position = _count(tile, q[here] * scale, k[there], z.shape[-1] - 1)
         low, step, way, _ = _interpolate(position, z[here].to(content.dtype))
-        weights = content.add_(low.addcmul_(step, way)).mul_(sharpness).softmax(dim=-1)
+        logits = content.add_(low.addcmul_(step, way)).mul_(sharpness[here])
+        weights = _hide(tile, logits, -math.inf).softmax(dim=-1)  # again: a sharpness of 0 makes −∞ no number
         out[here] = torch.bmm(weights.to(v.dtype), v[there])
     return out
 
@@ -101,19 +107,20 @@ def _attend_backward(
     k: Tensor,
     v: Tensor,
     z: Tensor,
+    sharpness: Tensor,
     documents: Tensor | None,
     real: Tensor | None,
     scale: float,
-    sharpness: float,
     start: int,
     self_key: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """With P the weights: dlogits = P ⊙ (dP − rowsum(P ⊙ dP)), the row sum being ⟨grad, out⟩, which needs no tile.
+    The sharpness of a row gets its dlogits times the logits that it multiplies, summed.
 
     z gets it shared out between ⌊p⌋ and ⌊p⌋ + 1; p through the weights of the two alone, so dp = dlogits ⊙ step; and
     since a gate counts for every key before it, dg is the sum of dp over the rest of the row.
     """
-    dq, dk, dv = map(empty_like, (q, k, v))
+    dq, dk, dv, d_sharpness = map(empty_like, (q, k, v, sharpness))
     dz = torch.zeros_like(z, dtype=torch.promote_types(z.dtype, torch.float32), memory_format=torch.contiguous_format)
     k, v = k.flip(1), v.flip(1)
     for tile in tiles(q, k.shape[1], Visibility(start, self_key, True, documents, real)):
@@ -121,10 +128,13 @@ def _attend_backward(
         q_here, grad_here = q[here] * scale, grad[here]
         content, gates, position = _count(tile, q_here, k[there], z.shape[-1] - 1)
         low, step, way, floor = _interpolate(position, z[here].to(content.dtype))
-        weights = content.add_(low.addcmul_(step, way)).mul_(sharpness).softmax(dim=-1)
+        logits, sharp = content.add_(low.addcmul_(step, way)), sharpness[here].to(content.dtype)
+        weights = _hide(tile, logits * sharp, -math.inf).softmax(dim=-1)
 
         inner = (grad_here * out[here]).sum(dim=-1, keepdim=True)
-        d_logits = torch.bmm(grad_here, v[there].mT).to(weights.dtype).sub_(inner).mul_(weights).mul_(sharpness)
+        d_logits = torch.bmm(grad_here, v[there].mT).to(weights.dtype).sub_(inner).mul_(weights)
+        d_sharpness[here] = (d_logits * _hide(tile, logits, 0.0)).sum(dim=-1, keepdim=True).to(sharpness.dtype)
+        d_logits.mul_(sharp)
         d_gates = step.mul_(d_logits).flip(-1).cumsum(dim=-1).flip(-1)
         d_high = way.mul_(d_logits)
         dz[here][:, :, 1:].scatter_add_(-1, floor, d_high)
@@ -138,7 +148,7 @@ def _attend_backward(
                 total[there] = part
             else:
                 total[there] += part
-    return dq, dk.flip(1), dv.flip(1), dz.to(z.dtype)
+    return dq, dk.flip(1), dv.flip(1), dz.to(z.dtype), d_sharpness
 
 
 @_attend.register_fake
@@ -146,4 +156,4 @@ def _(q: Tensor, *rest: object) -> Tensor:
     return empty_like(q)
 
 
-register_gradient(_attend, _attend_backward, n_tensors=6, n_gradients=4)
+register_gradient(_attend, _attend_backward, n_tensors=7, n_gradients=5)

@@ -46,3 +46,20 @@ class Visibility(NamedTuple):
             same = documents[:, here, None] == documents[:, None, :n_keys]
             allowed = allowed & same & real[:, here, None] & real[:, None, :n_keys]
         return allowed | ((query == key) & ~allowed.any(dim=-1, keepdim=True))
+
+    def n_keys(self, length: int, device: torch.device | None = None) -> Tensor:
+        """How many keys each of ``length`` queries sees, (B or 1, length): the row sums of the mask, without it."""
+        if self.documents is None or self.real is None:
+            query = torch.arange(self.start, self.start + length, device=device).unsqueeze(0)
+            seen = query + 1 if self.causal else torch.full_like(query, self.start + length)
+            return (seen if self.self_key else seen - 1).clamp(min=1)
+        # Numbers of documents only grow, so each is one stretch; count the real tokens in the part of it that is seen.
+        before = torch.nn.functional.pad(self.real.long().cumsum(dim=1), (1, 0))
+        documents, here = self.documents.contiguous(), slice(self.start, self.start + length)
+        first = torch.searchsorted(documents, documents[:, here].contiguous())
+        last = torch.searchsorted(documents, documents[:, here].contiguous(), right=True)
+        if self.causal:
+            last = torch.arange(here.start + 1, here.stop + 1, device=last.device).expand_as(last)
+        seen = before.gather(1, last) - before.gather(1, first)
+        seen = seen if self.self_key else seen - 1
+        return torch.where(self.real[:, here], seen, 1).clamp(min=1)

@@ -1,4 +1,4 @@
-"""`layers`: every layer on a small 2D navigation, with the players (ours)."""
+"""`layers`: every layer on a small 2D torus, with the players (ours)."""
 
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
@@ -11,7 +11,7 @@ LAYERS_TABLE = register_recipe(
     Recipe(
         name="layers",
         task="navigation",
-        worlds={WORLD: {"dims": 2, "steps": 64, "grid": 32}},
+        worlds={WORLD: {"dims": 2, "steps": 64, "grid": 32, "edges": "torus"}},
         rows=(
             Row("NoPE", "nope", BASELINE),
             Row("RoPE", "rope", BASELINE),

@@ -1,4 +1,4 @@
-"""`mapem`: MapEM by what it attends to, with keys up to the query itself or strictly earlier (ours)."""
+"""`mapem`: MapEM by what it attends to, with keys up to the query itself or strictly earlier, on the torus (ours)."""
 
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
@@ -11,7 +11,7 @@ MAPEM = register_recipe(
     Recipe(
         name="mapem",
         task="navigation",
-        worlds={"2D": {"dims": 2}},
+        worlds={"2D": {"dims": 2, "edges": "torus"}},
         rows=(
             Row("MapEM-os", "mapem", {"attend": "os"}),
             Row("MapEM-os, earlier keys", "mapem", {"attend": "os", **EARLIER}),

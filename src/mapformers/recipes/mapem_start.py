@@ -1,4 +1,4 @@
-"""`mapem-start`: MapEM-os from several starts, one thing changed in each, and as one would write it (ours)."""
+"""`mapem-start`: MapEM-os from several starts on the torus, one thing changed in each, and as written (ours)."""
 
 from mapformers.recipes.mapem import EARLIER
 from mapformers.recipes.measures import Curve, Splits
@@ -15,7 +15,7 @@ MAPEM_START = register_recipe(
     Recipe(
         name="mapem-start",
         task="navigation",
-        worlds={"2D": {"dims": 2}},
+        worlds={"2D": {"dims": 2, "edges": "torus"}},
         rows=(
             Row("default", "mapem", SHORT),
             Row("mean free", "mapem", FREE),

@@ -1,4 +1,4 @@
-"""`zero-mean`: MapWM with and without holding the mean movement at zero at first (an ablation of ours)."""
+"""`zero-mean`: MapWM with and without holding the mean movement at zero at first, on the torus (ours)."""
 
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
@@ -9,7 +9,7 @@ ZERO_MEAN = register_recipe(
     Recipe(
         name="zero-mean",
         task="navigation",
-        worlds={"2D": {"dims": 2}},
+        worlds={"2D": {"dims": 2, "edges": "torus"}},
         rows=(
             Row("mean held at zero", "mapwm", {"rank": 2, "zero_mean_steps": 250}),
             Row("mean free", "mapwm", {"rank": 2, "zero_mean_steps": 0}),

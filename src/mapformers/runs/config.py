@@ -204,7 +204,9 @@ class RunConfig:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RunConfig":
         task = data["task"]["name"]
-        settings: Any = from_dict(TASKS[task].settings, data["task"]["settings"], f"setting of task {task!r}")
+        kind = TASKS[task].settings
+        recorded = {**getattr(kind, "unrecorded", {}), **data["task"]["settings"]}
+        settings: Any = from_dict(kind, recorded, f"setting of task {task!r}")
         train = {RENAMED_SETTINGS.get(name, name): value for name, value in data["train"].items()}
         foreign = data["model"].get("foreign")
         model = ModelConfig.from_dict(data["model"]) if foreign is None else ForeignModel(str(foreign))

@@ -2,8 +2,8 @@
 
 A sequence is a₁ o₁ a₂ o₂ …: an action, then what is found in the cell to which it leads. A cell is empty with
 probability ``p_empty``; otherwise it holds one of ``n_objects`` objects, uniformly at random. The grid is never built:
-the content of a cell is drawn at its first visit, which gives the same distribution. The grid is a torus, or it has
-walls (walls.py).
+the content of a cell is drawn at its first visit, which gives the same distribution. The grid has walls (walls.py), or
+it is a torus.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from mapformers.tasks.walk import WalkTask, choice, contents, object_names
 from mapformers.tasks.walk_drawing import draw_walk
 from mapformers.tasks.walls import draw_runs
 
-Edges = Literal["torus", "walls"]
+Edges = Literal["walls", "torus"]
 
 ARROWS = ["→", "←", "↑", "↓"]
 AXES = "xyzuv"
@@ -43,7 +43,7 @@ class World:
     p_empty: float
     n_objects: int
     max_run: int
-    edges: Edges = "torus"
+    edges: Edges = "walls"
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("grid", 2), ("max_run", 1), ("n_objects", 1)):
@@ -70,8 +70,10 @@ class NavigationSettings:
     """Number of different objects."""
     max_run: int | None = None
     """The walk keeps a direction for 1 to this many steps (None: the paper's, 10 in 1D and 3 otherwise)."""
-    edges: Edges = "torus"
-    """torus: who leaves the grid on one side enters on the other; walls: only steps inside the grid are possible."""
+    edges: Edges = "walls"
+    """walls: only steps inside the grid are possible; torus: who leaves the grid on one side enters on the other."""
+
+    unrecorded = {"edges": "torus"}  # what a recorded run that does not mention a setting had
 
     def __post_init__(self) -> None:
         require(self.dims in IID_WORLDS, f"dims must be 1 to 5, not {self.dims}.")
