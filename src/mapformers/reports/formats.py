@@ -20,6 +20,10 @@ LATEX = {
     "×": "$\\times$",
     "–": "--",
     "†": "\\textdagger{}",
+    "‡": "\\textdaggerdbl{}",
+    "↑": "$\\uparrow$",
+    "↓": "$\\downarrow$",
+    "↗": "$\\nearrow$",
     "°": "\\textdegree{}",
 }
 
@@ -86,9 +90,10 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def to_csv(table: TableText) -> str:
-    """Headings and rows; the title and the notes have no place in it."""
+    """Headings and rows, then each note as a row of one cell; the title has no place in it."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([table.headings, *table.rows, *table.below])
+    notes = [[note] for note in table.notes]
+    csv.writer(text, lineterminator="\n").writerows([table.headings, *table.rows, *table.below, *notes])
     return text.getvalue()
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from mapformers.errors import unknown
 from mapformers.reports.formats import to_csv, to_html, to_latex, to_markdown
 
-Format = Literal["terminal", "markdown", "latex", "csv", "html"]
+Format = Literal["terminal", "md", "markdown", "latex", "csv", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
@@ -62,6 +62,7 @@ def _for_terminal(table: Table) -> str:
 
 RENDERERS: Mapping[str, Callable[[Table], str]] = {
     "terminal": _for_terminal,
+    "md": to_markdown,
     "markdown": to_markdown,
     "latex": to_latex,
     "csv": to_csv,
