@@ -33,10 +33,10 @@ class At:
             f"A place of {self.line!r} is a split, or a grid with its row and column.",
         )
 
-    def __str__(self) -> str:
-        """``MapWM-r2, 2D, ood-sparse``."""
-        place = self.split or f"{self.grid} at {self.row}, {self.column}"
-        return f"{self.line}, {self.world}, {place}"
+    @property
+    def place(self) -> str:
+        """Where it is, besides the line: ``2D, ood-sparse``."""
+        return f"{self.world}, {self.split or f'{self.grid} at {self.row}, {self.column}'}"
 
     def require_in(self, recipe: Recipe) -> None:
         """Refuse a place that the recipe does not have."""
@@ -105,6 +105,15 @@ class Claim:
         return measured - (self.margin if self.at_least is None else self.at_least)
 
     @property
+    def compared(self) -> str:
+        """``MapWM-r2 − RoPE (1L), 2D, ood-sparse``."""
+        if self.worse is None:
+            return f"{self.better.line}, {self.better.place}"
+        if self.worse.place == self.better.place:
+            return f"{self.better.line} − {self.worse.line}, {self.better.place}"
+        return f"{self.better.line}, {self.better.place} − {self.worse.line}, {self.worse.place}"
+
+    @property
     def wanted(self) -> str:
         """``> 0.100``: what the figure, or the difference, must be."""
         if self.worse is not None:
@@ -138,6 +147,13 @@ class Check:
             return "not measured"
         close = self.spread is not None and abs(self.claim.slack(self.measured)) < self.spread
         return ("holds" if self.holds else "does not hold") + (", within the spread" if close else "")
+
+    @property
+    def figure(self) -> str:
+        """A difference with its sign, a figure without."""
+        if self.measured is None:
+            return "–"
+        return f"{self.measured:+.3f}" if self.claim.worse is not None else f"{self.measured:.3f}"
 
     @property
     def spread_text(self) -> str:
@@ -174,47 +190,28 @@ def claims_table(recipe: Recipe, record: Mapping[str, Any]) -> Table:
     """A line for each claim: what was compared, by how much, against the spread over seeds, and the verdict."""
     found = checks(recipe, record)
     rows = [
-        [
-            str(number),
-            each.claim.text,
-            _figure(each),
-            each.claim.wanted,
-            each.spread_text,
-            each.verdict,
-        ]
-        for number, each in enumerate(found, start=1)
-    ]
-    places = [f"{number}: {_places(each.claim)}." for number, each in enumerate(found, start=1)]
-    findings = [
-        f"{number} does not hold: {each.claim.finding}"
-        for number, each in enumerate(found, start=1)
-        if each.holds is False and each.claim.finding
-    ]
-    headings = ["", "claim", "measured", "wanted", "spread over seeds", "verdict"]
-    return Table(f"{recipe.name}: what is claimed, and whether it holds", headings, rows, notes=[*places, *findings])
-
-
-def _figure(found: Check) -> str:
-    if found.measured is None:
-        return "–"
-    return f"{found.measured:+.3f}" if found.claim.worse is not None else f"{found.measured:.3f}"
-
-
-def _places(claim: Claim) -> str:
-    return str(claim.better) if claim.worse is None else f"{claim.better} − {claim.worse}"
-
-
-def claims_summary(recipe: Recipe, record: Mapping[str, Any]) -> str:
-    """How many claims hold, and a list of those that do not; nothing for a recipe without claims."""
-    found = checks(recipe, record)
-    if not found:
-        return ""
-    held, missing = sum(each.holds is True for each in found), sum(each.holds is None for each in found)
-    counted = f"{held} of {len(found)} claims hold{f', {missing} not measured' if missing else ''}."
-    lines = [
-        f"- Does not hold: {each.claim.text} Measured {_figure(each)}, wanted {each.claim.wanted}, spread over seeds "
-        f"{each.spread_text}. {each.claim.finding}".strip()
+        [each.claim.text, each.claim.compared, each.figure, each.claim.wanted, each.spread_text, each.verdict]
         for each in found
-        if each.holds is False
     ]
-    return "\n".join([counted, *([""] if lines else []), *lines])
+    headings = ["claim", "compared", "measured", "wanted", "spread over seeds", "verdict"]
+    notes = [f"{each.claim.text} {each.claim.finding}" for each in found if each.holds is False and each.claim.finding]
+    title = f"{recipe.name}: what is claimed, and whether it holds"
+    return Table(title, headings, rows, notes=notes, words=["claim", "compared", "verdict"])
+
+
+def claims_sentence(recipe: Recipe, record: Mapping[str, Any]) -> str:
+    """How many claims hold; nothing for a recipe without claims."""
+    found = checks(recipe, record)
+    held, missing = sum(each.holds is True for each in found), sum(each.holds is None for each in found)
+    unknown_too = f", {missing} not measured" if missing else ""
+    return f"{held} of {len(found)} claims hold{unknown_too}." if found else ""
+
+
+def claims_that_fail(recipe: Recipe, record: Mapping[str, Any]) -> str:
+    """A list of the claims that do not hold, each with its figures and its finding."""
+    return "\n".join(
+        f"- Does not hold: {each.claim.text} Measured {each.figure}, wanted {each.claim.wanted}, spread over seeds "
+        f"{each.spread_text}. {each.claim.finding}".strip()
+        for each in checks(recipe, record)
+        if each.holds is False
+    )

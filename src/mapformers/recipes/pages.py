@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mapformers.evaluation.aggregate import summarise
-from mapformers.recipes.claims import claims_summary, claims_table
+from mapformers.recipes.claims import claims_sentence, claims_table, claims_that_fail
 from mapformers.recipes.measures import GOAL
 from mapformers.recipes.recipe import Recipe
 from mapformers.recipes.record import line_of, lines_run, runs_of, summaries
@@ -23,8 +23,8 @@ def recipe_section(recipe: Recipe, record: Mapping[str, Any]) -> str:
     return join_sections(
         f"## {recipe.name}: {recipe.summary}",
         overview(recipe, record).render("markdown") if recipe.splits else "",
-        claims_summary(recipe, record),
-        " ".join(filter(None, [coverage(recipe, record), finding(recipe, record), _more(recipe)])),
+        " ".join(filter(None, [*_sentences(recipe, record), _more(recipe)])),
+        claims_that_fail(recipe, record),
     )
 
 
@@ -62,6 +62,10 @@ def finding(recipe: Recipe, record: Mapping[str, Any]) -> str:
     return FIELD.sub(lambda field: spread(found[field[1], field[2], field[3]]), recipe.finding)
 
 
+def _sentences(recipe: Recipe, record: Mapping[str, Any]) -> list[str]:
+    return [coverage(recipe, record), finding(recipe, record), claims_sentence(recipe, record)]
+
+
 def _more(recipe: Recipe) -> str:
     return f"[Seeds, curves, settings and origin](results/{recipe.name}.md)."
 
@@ -88,7 +92,7 @@ def recipe_page(recipe: Recipe, record: Mapping[str, Any]) -> str:
     parts = [
         f"# {recipe.name}: {recipe.summary}",
         f"{WRITTEN_BY} [All results](../results.md).",
-        " ".join(filter(None, [coverage(recipe, record), finding(recipe, record)])),
+        " ".join(filter(None, _sentences(recipe, record))),
         f"`{recipe.metric}` at `{record['scale']}` scale; mean ± standard deviation over seeds, in brackets the "
         "paper's. All choices are made on the iid split; OOD splits are only reported.",
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from mapformers.reports.style import INK, colour_of, figure_file
+from mapformers.reports.style import INK, colour_of, figure_file, words
 
 Bar = tuple[float, float, float | None]  # mean, standard deviation, the paper's figure
 Groups = Mapping[str, Mapping[str, Bar]]  # a place on the horizontal axis -> series -> bar
@@ -28,9 +28,10 @@ def draw_bars(panels: Mapping[str, Groups], path: Path, metric: str, axis: str =
             else:
                 axes.set_xticks(range(len(groups)), list(groups))
             axes.set(ylabel=metric, title=title, xlim=(-0.6, len(groups) - 0.4))
-        grid[-1].set_xlabel(axis)
+            axes.set_ylim(bottom=0)
+        grid[-1].set_xlabel(words(axis))
         handles, labels = _legend(grid)
-        if len(labels) > 1:
+        if len(labels) > 1 or "paper" in labels:
             figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False)
 
 

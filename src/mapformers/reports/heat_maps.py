@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
-from mapformers.reports.style import figure_file
+from mapformers.reports.style import figure_file, words
 
 Matrix = Sequence[Sequence[float | None]]
 Ticks = tuple[Sequence[Any], Sequence[Any]]
@@ -27,8 +27,8 @@ def draw_heat_maps(
         for index, (axes, (row, matrix)) in enumerate(zip(grid.flat, panels.items())):
             image = _panel(axes, matrix, ticks)
             axes.set_title(row, fontsize=9.5)
-            axes.set(ylabel=axes_names[0] if index % columns == 0 else "")
-            axes.set(xlabel=axes_names[1] if index + columns >= len(panels) else "")
+            axes.set(ylabel=words(axes_names[0]) if index % columns == 0 else "")
+            axes.set(xlabel=words(axes_names[1]) if index + columns >= len(panels) else "")
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
         if image is not None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from mapformers.reports.style import SHADE, SOFT, figure_file, line_of, marker_of
+from mapformers.reports.style import INK, SHADE, SOFT, figure_file, line_of, marker_of, words
 
 Panels = Mapping[str, "Mapping[str, Series]"]
 
@@ -49,18 +50,19 @@ def draw_series(panels: Panels, path: Path, frame: Frame) -> None:
     beside = 1.1 + 0.075 * max(map(len, names), default=0)
     with figure_file(path, 4.2 * columns + beside, max(3.1 * n_rows, 0.3 + 0.22 * len(names))) as figure:
         grid = figure.subplots(n_rows, columns, squeeze=False, sharey=True)
-        handles = {}
+        handles: dict[str, Artist] = {}
         for index, (axes, (title, series)) in enumerate(zip(grid.flat, panels.items())):
             for name, line in series.items():
-                handles[name] = _line(axes, name, line, names, frame)
+                handles.setdefault(name, _line(axes, name, line, names, frame))
             _surround(axes, [x for line in series.values() for x, *_ in line.points], frame)
             axes.set_title(title)
             if index % columns == 0:
-                axes.set_ylabel(frame.ylabel)
+                axes.set_ylabel(words(frame.ylabel))
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
-        known = [name for name in names if name in handles]
-        figure.legend([handles[name] for name in known], known, loc="outside right center", frameon=False)
+        if any(line.paper for series in panels.values() for line in series.values()):
+            handles["paper"] = Line2D([], [], ls="", marker="o", markersize=8, mfc="none", mec=INK)
+        figure.legend(list(handles.values()), list(handles), loc="outside right center", frameon=False)
 
 
 def _line(axes: Axes, name: str, series: Series, names: Sequence[str], frame: Frame) -> Artist:
@@ -81,7 +83,7 @@ def _line(axes: Axes, name: str, series: Series, names: Sequence[str], frame: Fr
 
 
 def _surround(axes: Axes, numbers: Sequence[float], frame: Frame) -> None:
-    axes.set_xlabel(frame.xlabel)
+    axes.set_xlabel(words(frame.xlabel))
     if frame.goal is not None:
         axes.axhline(frame.goal, color=SOFT, lw=1, ls="--", zorder=0)
     if frame.share or frame.goal is not None:
@@ -101,4 +103,5 @@ def _surround(axes: Axes, numbers: Sequence[float], frame: Frame) -> None:
         axes.set_xticks(different, [f"{number:g}" for number in different])
         axes.minorticks_off()
     elif frame.log:
-        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))

@@ -33,6 +33,11 @@ def marker_of(value: object, among: Sequence[object]) -> str:
     return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
 
 
+def words(setting: str) -> str:
+    """``max_depth`` as an axis names it."""
+    return setting.replace("_", " ")
+
+
 @contextmanager
 def figure_file(path: Path, width: float, height: float) -> Iterator[Figure]:
     """A figure to draw on; it is written to ``path`` (PNG) at the end, whole or not at all."""

@@ -62,7 +62,7 @@ class TableView(View):
             if any((line, world, split) in found for split in recipe.splits):
                 count = [str(len(runs_of(record, line, world)))] if self.seeds else []
                 rows.append([line, *count, *(plain_cell(found, recipe, line, world, split) for split in recipe.splits)])
-        title = f"{recipe.name}, {world}: beside it {metric}{', ours (paper)' if recipe.paper else ''}"
+        title = f"{recipe.name}, {world}: {metric} beside it{', ours (paper)' if recipe.paper else ''}"
         return Table(title, self._headings(recipe, world), rows)
 
     def _headings(self, recipe: Recipe, world: str) -> list[str]:
