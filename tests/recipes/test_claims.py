@@ -77,6 +77,17 @@ def test_a_claim_may_be_about_a_place_of_a_grid(mini):
     assert verdicts(recipe, record, replace(claim, better=replace(there, column=5))) == ["not measured"]
 
 
+def test_a_claim_may_be_about_what_is_known_after_so_many_sequences(mini):
+    early, late = At("MapWM", "1D", after=500), At("RoPE (tiny)", "1D", after=1600)
+    claim = Claim("With three times less data.", better=early, worse=late)
+    assert check(claim, mini, RECORD).measured == pytest.approx(0.625 / 2 - 0.125)  # curves: 8, 800, 1600
+    assert claim.compared == ("MapWM, 1D, iid after 500 sequences − RoPE (tiny), 1D, iid after 1,600 sequences")
+    for never in (7, 1601):  # before the first point, after the last
+        assert verdicts(mini, RECORD, replace(claim, better=replace(early, after=never))) == ["not measured"]
+    with pytest.raises(mf.UserError, match="measures no Curve"):
+        replace(mini, measures=(Splits(mini.splits),), claims=(claim,))
+
+
 @pytest.mark.parametrize(
     ("place", "sentence"),
     [
@@ -99,8 +110,9 @@ def test_a_claim_that_says_nothing_or_two_things_is_refused():
     for wrong in ({}, {"worse": ROPE, "at_least": 0.5}, {"at_least": 0.5, "at_most": 0.9}):
         with pytest.raises(mf.UserError, match="needs one of worse, at_least and at_most"):
             Claim("x", better=MAPWM, **wrong)
-    with pytest.raises(mf.UserError, match="is a split, or a grid with its row and column"):
-        At("MapWM", "1D")
+    for wrong in ({}, {"split": "iid", "after": 8}, {"split": "iid", "grid": "steps x grid"}):
+        with pytest.raises(mf.UserError, match="is a split, a grid with its row and column, or after so many"):
+            At("MapWM", "1D", **wrong)
 
 
 def test_claims_are_a_table_with_findings_and_a_list_of_those_that_fail(mini):

@@ -19,7 +19,7 @@ def speed_tables(record: Mapping[str, Any]) -> list[Table]:
     size = record["sizes"].get(SIZE)
     timed = {row["row"]: row for row in size["rows"]} if size else {}
     rows = [[label, *_printed(name), *_ours(name, timed.get(name))] for name, label in ROWS.items()]
-    missing = [] if size else [f"Ours is not measured at this size yet: `{MEASURE}` does it."]
+    missing = [] if size else [f"Ours is not measured at this size yet; {MEASURE} does it."]
     title = "Training speed as a ratio to RoPE, 12 layers of 768, length 256"
     headings = ["model", "paper, samples/s", "paper", "ours", "ours, tokens/s", "ours, peak MiB"]
     threads = record["hardware"]["threads"]

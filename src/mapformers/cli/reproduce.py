@@ -13,6 +13,7 @@ from mapformers.errors import UserError, require
 from mapformers.files import clear_file_errors
 from mapformers.launch.reproduce import reproduce
 from mapformers.recipes import RECIPES
+from mapformers.recipes.pages import recipe_tables
 from mapformers.recipes.record import read_record, results_file
 from mapformers.runs.config import Scale
 
@@ -66,7 +67,6 @@ def main(args: Sequence[str]) -> int:
         recipe, scale=asked.scale, seeds=asked.seeds, rows=rows, jobs=asked.jobs, runs=asked.runs, results=file,
         console=Console(stderr=True),
     )  # fmt: skip
-    for view in recipe.views:
-        for table in view.tables(recipe, record):
-            Console().print(table)
+    for table in recipe_tables(recipe, record):
+        Console().print(table)
     return 0

@@ -15,9 +15,11 @@ from mapformers.reports.table import Table
 
 @dataclass(frozen=True)
 class At:
-    """A place of a recipe's results: a split of a line in a world, or a place of one of its grids.
+    """A place of a recipe's results: a line in a world, and there
 
-    ``At("MapWM-r2", "2D", "ood-sparse")``, ``At("MapWM", "1 layer", grid="length x depth", row=128, column=12)``
+    a split              ``At("MapWM-r2", "2D", "ood-sparse")``,
+    a place of a grid    ``At("MapWM", "1 layer", grid="length x depth", row=128, column=12)``,
+    or of its iid curve  ``At("MapEM-os", "5D", after=100_000)``, in training sequences.
     """
 
     line: str
@@ -26,16 +28,18 @@ class At:
     grid: str | None = None
     row: Any = None
     column: Any = None
+    after: int | None = None
 
     def __post_init__(self) -> None:
-        require(
-            (self.split is None) != (self.grid is None),
-            f"A place of {self.line!r} is a split, or a grid with its row and column.",
-        )
+        given = [value for value in (self.split, self.grid, self.after) if value is not None]
+        wanted = "is a split, a grid with its row and column, or after so many sequences"
+        require(len(given) == 1, f"A place of {self.line!r} {wanted}; give one of them.")
 
     @property
     def place(self) -> str:
         """Where it is, besides the line: ``2D, ood-sparse``."""
+        if self.after is not None:
+            return f"{self.world}, iid after {self.after:,} sequences"
         return f"{self.world}, {self.split or f'{self.grid} at {self.row}, {self.column}'}"
 
     def require_in(self, recipe: Recipe) -> None:
@@ -44,12 +48,20 @@ class At:
         _require_known(f"world of {recipe.name!r}", self.world, recipe.worlds)
         if self.split is not None:
             _require_known(f"split of {recipe.name!r}", self.split, recipe.splits)
+        elif self.after is not None:
+            require(recipe.curve is not None, f"Recipe {recipe.name!r} measures no Curve to make a claim about.")
         else:
             grids = {each.name: each for each in recipe.measures if isinstance(each, GridMeasure)}
             _require_known(f"grid of {recipe.name!r}", self.grid, grids)
             grid = grids[str(self.grid)]
             _require_known(grid.rows, self.row, grid.row_values)
             _require_known(grid.columns, self.column, grid.column_values)
+
+    def lower_is_better(self, recipe: Recipe) -> bool:
+        """Whether a smaller figure is a better one there."""
+        if self.after is not None:
+            return recipe.curve is not None and recipe.curve.lower_is_better
+        return self.split is not None and recipe.lower_is_better
 
     def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> Summary | None:
         """What was measured there over seeds; None where no run, or not every run, has a figure."""
@@ -61,6 +73,8 @@ class At:
         if self.split is not None:
             scores = run["splits"].get(self.split, {})
             return scores[recipe.metric]["value"] if recipe.metric in scores else None
+        if self.after is not None:
+            return recipe.curve.at(run, self.after) if recipe.curve else None
         [grid] = [each for each in recipe.measures if isinstance(each, GridMeasure) and each.name == self.grid]
         return grid.at(run, self.row, self.column) if grid.fits(grid.of(run)) else None
 
@@ -169,8 +183,7 @@ def check(claim: Claim, recipe: Recipe, record: Mapping[str, Any]) -> Check:
         worse = claim.worse.figures(recipe, record)
         if better is None or worse is None:
             return Check(claim)
-        lower = recipe.lower_is_better and claim.better.split is not None
-        gain = worse.mean - better.mean if lower else better.mean - worse.mean
+        gain = worse.mean - better.mean if claim.better.lower_is_better(recipe) else better.mean - worse.mean
         return Check(claim, gain, pooled([better, worse]))
     return Check(claim) if better is None else Check(claim, better.mean, pooled([better]))
 

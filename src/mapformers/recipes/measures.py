@@ -81,6 +81,12 @@ class Curve(Measure):
             (point["sequences"], point[self.metric]) for point in self.of(entry) or () if point[self.metric] is not None
         ]
 
+    def at(self, entry: Mapping[str, Any], sequences: float) -> float | None:
+        """What a recorded run scored last within so many sequences; None before its first point and after its last."""
+        points = self.points(entry)
+        within = [value for at, value in points if at <= sequences]
+        return within[-1] if within and points[-1][0] >= sequences else None
+
     def converged(self, entry: Mapping[str, Any]) -> bool | None:
         """Whether a recorded run had learned what it would learn (:func:`is_converged`); None where that is unknown."""
         values = [value for _, value in self.points(entry)]
