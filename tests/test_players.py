@@ -260,6 +260,13 @@ def test_names_are_those_of_the_task_and_those_everywhere():
         assert set(mf.players.names(mf.build_task(name))) >= {"perfect", *everywhere}
 
 
+def test_a_player_says_whether_it_keeps_a_map():
+    everywhere = {"commonest", "last-value", "best-lag", "random"}
+    assert set(mf.players.without_map("navigation")) == everywhere
+    assert set(mf.players.without_map("dyck")) == {"last-bracket", "counting", *everywhere}
+    assert set(mf.players.without_map("family-tree")) == everywhere
+
+
 def test_an_unknown_player_is_refused_with_the_nearest_name():
     with pytest.raises(mf.UserError, match="no player of task 'navigation' named 'perfekt'; did you mean 'perfect'"):
         mf.players.build("perfekt", mf.build_task("navigation"))

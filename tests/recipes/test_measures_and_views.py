@@ -21,7 +21,7 @@ from mapformers.recipes import (
     TableView,
     collect,
 )  # fmt: skip
-from mapformers.recipes.views import mean_matrix
+from mapformers.recipes.views.grids import mean_matrix
 from mapformers.registry import TASKS
 from mapformers.tasks import Metric, Task
 from mapformers.tasks.dyck import Dyck
@@ -65,9 +65,10 @@ def test_a_sweep_over_the_size_of_a_head(documented, inline, tmp_path):
     assert keys(record) == [("MapWM", "2D, 16 steps", 0)] * 2
     assert [run["sweep"] for run in record["runs"]] == [{"head_dim": 16}, {"head_dim": 8}]
     assert {run["config"]["model"]["head_dim"] for run in record["runs"]} == {8, 16}
-    [table] = tables(recipe, record)
-    assert [row[0].rstrip(" °") for row in table.rows] == ["MapWM, head_dim=8", "MapWM, head_dim=16"]
-    assert figures(recipe, record, tmp_path) == {"head-size-curves.png": True, "head-size-iid-head_dim.png": True}
+    table, beside = tables(recipe, record)
+    assert [row[0] for row in beside.rows] == ["MapWM, head_dim=8", "MapWM, head_dim=16"]
+    assert [row[0].rstrip(" °↗") for row in table.rows] == ["MapWM, head_dim=8", "MapWM, head_dim=16"]
+    assert figures(recipe, record, tmp_path) == {"head-size-curves.png": True, "head-size-iid-over-head_dim.png": True}
     assert collect([tmp_path / "runs"]).records["head-size", "smoke"] == record
 
 
@@ -82,7 +83,10 @@ def test_a_grid_of_lengths_and_depths(documented, inline, tmp_path, monkeypatch)
     assert [row[0].rstrip(" °") for row in by_split.rows] == ["MapWM", "RoPE"]
     assert [table.headings for table in by_place] == [["length \\ depth", "2", "4"]] * 2
     assert by_place[0].rows[0][1] == f"{grid['values'][0][0]:.3f}"
-    assert figures(recipe, record, tmp_path) == {"dyck-grid-length-depth.png": True}
+    assert figures(recipe, record, tmp_path) == {
+        "dyck-grid-length-depth.png": True,
+        "dyck-grid-length-at-depth-2.png": True,
+    }
     assert collect([tmp_path / "runs"]).records["dyck-grid", "smoke"] == record
 
 
@@ -131,7 +135,10 @@ def test_a_language_run_is_a_curve_of_bits(inline, tmp_path, monkeypatch):
         task="letters",
         worlds={"abc": {}},
         rows=(Row("RoPE", "rope", {"d_model": 16}),),
-        measures=(Splits({"iid": "bits a letter"}, metric="bits"), Curve("bits")),
+        measures=(
+            Splits({"iid": "bits a letter"}, metric="bits", lower_is_better=True),
+            Curve("bits", lower_is_better=True),
+        ),
         views=(CurveView(goal=None), TableView()),
     )
     monkeypatch.setitem(RECIPES._entries, "letters-lm", recipe)

@@ -10,8 +10,9 @@ from mapformers.cli.report import documents, results_page, write_documents
 from mapformers.recipes import RECIPES, TableView
 from mapformers.recipes.pages import coverage, finding, recipe_page, recipe_section
 from mapformers.recipes.record import summaries
-from mapformers.recipes.views import cell
-from mapformers.reports.page import footnotes, marked, replace_block
+from mapformers.recipes.views.table import cell
+from mapformers.reports.marks import footnotes, marked
+from mapformers.reports.page import replace_block
 from mapformers.runs.provenance import sources_hash
 
 
@@ -62,22 +63,22 @@ def test_a_table_marks_a_row_of_which_any_run_has_other_sources(mini):
     for run, sources in zip(record["runs"], (sources_hash(config), "0123456789abcdef")):
         run |= {"config": config.to_dict(), "sources": sources}
     table = TableView().table(mini, record, "1D")
-    assert [row[0] for row in table.rows] == ["MapWM †"] and "have changed since" in table.notes[0]
+    assert [row[0] for row in table.rows] == ["MapWM †"] and "have changed since" in table.notes[-1]
     record["runs"].pop()
-    assert TableView().table(mini, record, "1D").notes == []
+    assert [note[0] for note in TableView().table(mini, record, "1D").notes] == ["↓"]
 
 
 def test_rows_are_counted_and_the_finding_has_the_measured_figures(mini):
     assert coverage(mini, RECORD) == "2 of 2 rows are here."
     assert finding(mini, RECORD) == "MapWM recalls 0.625 ± 0.177, RoPE 0.125."
     part = a_record(("MapWM", 0, 0.5, 0.25))
-    assert coverage(mini, part) == "1 of 2 rows is here."
+    assert coverage(mini, part) == "1 of 2 rows is here; not run: RoPE (tiny)."
     assert finding(mini, part) == ""  # one of its figures was not measured
 
 
 def test_the_page_of_all_results_has_one_table_and_one_sentence_for_each(mini):
     page = results_page({"mini": RECORD}, {})
-    assert page.count("| MapWM ° | 2 | 0.625 ± 0.177 (0.75) | 0.250 ± 0.000 |") == 1
+    assert page.count("| MapWM ° | 2 | 0.625 ± 0.177 (0.75) ↓ | 0.250 ± 0.000 |") == 1
     assert "2 of 2 rows are here. MapWM recalls" in page and "(results/mini.md)" in page
     assert "0.7500" not in page  # seeds are on its own page
     assert "## table2" not in page  # it has no results here
@@ -86,7 +87,8 @@ def test_the_page_of_all_results_has_one_table_and_one_sentence_for_each(mini):
 
 def test_the_page_of_a_recipe_has_every_seed_and_where_it_comes_from(mini):
     page = recipe_page(mini, RECORD)
-    assert "| MapWM ° | 1D | 1 | 0.7500 | 0.2500 | 0.7500 | – |" in page
+    assert "| MapWM ° | 1D | 1 | 0.7500 | 0.2500 | 0.7500 | – | 1.0 |" in page
+    assert "A run takes 1.0 core-minutes on average (1.0 to 1.0); all 3 took 0.1 core-hours." in page
     assert "`mapformers reproduce mini`" in page and "torch 2" in page and "Commit: not recorded" in page
     assert "| MapWM | 1D | 16 | 4 | 0.003 | 1,000 | 1 | d\\_model 16, rank – |" in page
     assert recipe_section(mini, RECORD).count("\n|") == 4
@@ -97,6 +99,11 @@ def test_several_worlds_share_one_table_on_the_page_of_all_results():
     record["runs"] = [{**run, "world": world} for run in record["runs"][:2] for world in ("1D", "2D")]
     section = recipe_section(RECIPES["table2"], record)
     assert section.count("|---") == 1 and "| MapWM-r2 ° | 2D | 2 |" in section
+    record["runs"].pop(1)
+    record["runs"].pop(2)  # both of 2D
+    assert "1 of 6 rows is here; not run: MapEM-o, RoPE (1L), MapWM-r1, MapEM-os, MapEM-s, MapWM-r2 (2D)." in (
+        recipe_section(RECIPES["table2"], record)
+    )
 
 
 def demo_checkout(root):

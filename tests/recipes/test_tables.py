@@ -22,7 +22,7 @@ TABLE = Table("T & <i>_%", ["row", "value"], [[text, "1"] for text in NASTY], [[
 
 def test_csv_comes_back_as_it_was():
     rows = list(csv.reader(io.StringIO(TABLE.render("csv"))))
-    assert rows == [["row", "value"], *([text, "1"] for text in NASTY), ["player: x_y", "2"]]
+    assert rows == [["row", "value"], *([text, "1"] for text in NASTY), ["player: x_y", "2"], ["† a & b_c"]]
 
 
 class Cells(HTMLParser):
@@ -93,6 +93,23 @@ def test_the_terminal_shows_text_and_not_markup():
     assert all(text in printed for text in [*NASTY, "T & <i>_%", "player: x_y", "† a & b_c"])
 
 
+def test_a_terminal_too_narrow_puts_brackets_below_and_loses_nothing():
+    cells = ["0.095 ± 0.028 (0.08) ↓‡"] * 3
+    table = Table("T", ["row", "IID", "OOD-dense", "OOD-sparse"], [["a row of some length ↗°", *cells]])
+    for width, lines in ((120, 1), (76, 2)):
+        console = Console(file=io.StringIO(), width=width)
+        console.print(table)
+        printed = console.file.getvalue()
+        assert printed.count("0.095 ± 0.028") == printed.count("(0.08) ↓‡") == 3
+        assert sum("0.0" in line for line in printed.splitlines()) == lines
+        assert max(map(len, printed.splitlines())) <= width
+
+
+def test_columns_of_words_are_aligned_left():
+    table = Table("T", ["claim", "measured", "verdict"], [["a", "1", "holds"]], words=["claim", "verdict"])
+    assert "|---|--:|---|" in table.render("md") and "{lrl}" in table.render("latex")
+
+
 def test_every_format_is_a_text_and_others_are_refused():
     assert all("W" in TABLE.render(form) for form in FORMATS)
     with pytest.raises(mf.UserError, match="no format named 'latexx'; did you mean 'latex'"):
@@ -111,7 +128,8 @@ def test_splits_of_a_run_are_such_a_table():
     [
         ("markdown", "| RoPE (tiny) ° | 1 | 0.125 | 0.062 |"),
         ("latex", "    RoPE (tiny) \\textdegree{} & 1 & 0.125 & 0.062 \\\\"),
-        ("csv", "MapWM °,2,0.625 ± 0.177 (0.75),0.250 ± 0.000"),
+        ("md", "| MapWM ° | 2 | 0.625 ± 0.177 (0.75) ↓ | 0.250 ± 0.000 |"),
+        ("csv", "MapWM °,2,0.625 ± 0.177 (0.75) ↓,0.250 ± 0.000"),
         ("html", "    <tr><td>RoPE (tiny) °</td><td>1</td><td>0.125</td><td>0.062</td></tr>"),
     ],
     ids=lambda value: value.split()[0],

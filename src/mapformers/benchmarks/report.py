@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mapformers.benchmarks.learning import median_or_none
-from mapformers.reports.page import MARKS, MEANINGS, WRITTEN_BY, join_sections, origins, titled
+from mapformers.benchmarks.speed import speed_tables
+from mapformers.reports.marks import MARKS, MEANINGS
+from mapformers.reports.page import WRITTEN_BY, join_sections, origins, titled
 from mapformers.reports.table import Table
 from mapformers.runs.provenance import freshness
 
@@ -174,14 +177,21 @@ def _ratio(row: Mapping[str, Any] | None) -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """How a benchmark is shown: all its tables, and the one that docs/results.md has."""
+    """How a benchmark is shown: all its tables, and the one that docs/results.md has.
+
+    ``of``: the benchmark whose figures it shows, where that has another name.
+    """
 
     summary: str
     tables: Callable[[Mapping[str, Any]], list[Table]]
     short: Callable[[Mapping[str, Any]], Table]
+    of: str | None = None
 
 
 REPORTS: Mapping[str, Report] = {
+    "speed": Report(
+        "training speed beside the paper's (A.9)", speed_tables, lambda record: speed_tables(record)[0], "throughput"
+    ),
     "throughput": Report(
         "training speed and memory of every layer as a ratio to rope", throughput_tables, _short_throughput
     ),
@@ -194,23 +204,37 @@ REPORTS: Mapping[str, Report] = {
 }
 
 
+def record_file(folder: Path, name: str) -> Path:
+    """Where the figures of a report are kept, as `mapformers bench --write` wrote them."""
+    return folder / f"bench-{REPORTS[name].of or name}.json"
+
+
+def page_name(name: str) -> str:
+    """``bench-memory``; the name alone where it is a view of another benchmark."""
+    return name if REPORTS[name].of else f"bench-{name}"
+
+
 def benchmark_section(name: str, record: Mapping[str, Any]) -> str:
     """What docs/results.md says of a benchmark."""
-    more = f"[All figures and their origin](results/bench-{name}.md)."
+    more = f"[All figures and their origin](results/{page_name(name)}.md)."
     table = titled(REPORTS[name].short(record))
-    return join_sections(f"## bench {name}: {REPORTS[name].summary}", table, f"{_age(record)} {more}".strip())
+    return join_sections(f"## {_title(name)}", table, f"{_age(record)} {more}".strip())
 
 
 def benchmark_page(name: str, record: Mapping[str, Any]) -> str:
-    """docs/results/bench-<name>.md."""
+    """The page of a benchmark below docs/results/."""
     return join_sections(
-        f"# bench {name}: {REPORTS[name].summary}",
+        f"# {_title(name)}",
         f"{WRITTEN_BY} [All results](../results.md).",
         *map(titled, REPORTS[name].tables(record)),
         "## Origin",
         _age(record),
         origins([record]),
     )
+
+
+def _title(name: str) -> str:
+    return f"{page_name(name).replace('-', ' ')}: {REPORTS[name].summary}"
 
 
 def _age(record: Mapping[str, Any]) -> str:

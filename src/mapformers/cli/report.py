@@ -8,21 +8,22 @@ from typing import Any
 import tyro
 from rich.console import Console
 
-from mapformers.benchmarks.report import REPORTS, benchmark_page, benchmark_section
+from mapformers.benchmarks.report import REPORTS, benchmark_page, benchmark_section, page_name, record_file
 from mapformers.cli.parse import parse
-from mapformers.errors import require
+from mapformers.errors import require, unknown
 from mapformers.files import clear_file_errors, read_json, write_atomically, write_json
 from mapformers.recipes import RECIPES, TableView
-from mapformers.recipes.pages import recipe_page, recipe_section
+from mapformers.recipes.pages import page_views, recipe_page, recipe_section, recipe_tables
 from mapformers.recipes.record import read_record, results_file
 from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block
-from mapformers.reports.table import Format
+from mapformers.reports.table import Format, Table
 from mapformers.runs.config import Scale
 
 DESCRIPTION = """Print a table of the paper beside what was measured.
 
   mapformers report table2
-  mapformers report table2 --format latex
+  mapformers report table2 --format md
+  mapformers report speed         the paper's table of speed beside `mapformers bench throughput`
   mapformers report --write       refresh README.md, docs/results.md and docs/results/ of the checkout one is in
 """
 INTRODUCTION = """Figures in brackets are the paper's; ours are means ± standard deviations over seeds.
@@ -33,7 +34,7 @@ rule-based players score, every seed, curves, settings and commands."""
 @dataclass(frozen=True)
 class Arguments:
     recipe: tyro.conf.Positional[str | None] = None
-    """A name from `mapformers list recipes` (all that have results unless given)."""
+    """A name from `mapformers list recipes`, or a benchmark (all recipes that have results unless given)."""
     scale: Scale = "cpu"
     """Which results."""
     format: Format = "terminal"
@@ -48,26 +49,42 @@ class Arguments:
 
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, "mapformers report", DESCRIPTION)
-    names = [asked.recipe] if asked.recipe else list(RECIPES)
-    measured = [name for name in names if results_file(asked.results, RECIPES[name].name, asked.scale).exists()]
-    require(
-        bool(measured),
-        f"{asked.results} has no results of {' or '.join(names)} at {asked.scale} scale; "
-        f"run `mapformers reproduce {names[0]}` first.",
-    )
-    for name in measured:
-        recipe, record = RECIPES[name], read_record(results_file(asked.results, name, asked.scale))
-        for table in (table for view in recipe.views for table in view.tables(recipe, record)):
-            if asked.format == "terminal":
-                Console().print(table)
-            else:
-                print(table.render(asked.format))
+    for table in tables_of(asked):
+        if asked.format == "terminal":
+            Console().print(table)
+        else:
+            print(table.render(asked.format))
     if asked.write:
         if asked.demo is not None:
             adopt_demo(asked.demo, Path())
         for path in write_documents(Path()):
             print(f"wrote {path}")
     return 0
+
+
+def tables_of(asked: Arguments) -> list[Table]:
+    """The tables of a recipe or of a benchmark, or those of all recipes that have results."""
+    if asked.recipe is not None and asked.recipe not in RECIPES:
+        return benchmark_tables(asked.recipe, asked.results)
+    names = [asked.recipe] if asked.recipe else list(RECIPES)
+    files = {name: results_file(asked.results, name, asked.scale) for name in names}
+    measured = {name: read_record(file) for name, file in files.items() if file.exists()}
+    require(
+        bool(measured),
+        f"{asked.results} has no results of {' or '.join(names)} at {asked.scale} scale; "
+        f"run `mapformers reproduce {names[0]}` first.",
+    )
+    return [table for name, record in measured.items() for table in recipe_tables(RECIPES[name], record)]
+
+
+def benchmark_tables(name: str, results: Path) -> list[Table]:
+    """What was measured of a benchmark, from its record."""
+    if name not in REPORTS:
+        raise unknown("recipe", name, [*RECIPES, *REPORTS], "if it is your own, import its file first (--import FILE)")
+    file = record_file(results, name)
+    command = f"mapformers bench {REPORTS[name].of or name} --write {results}"
+    require(file.exists(), f"{results} has no results of {name}; run `{command}` first.")
+    return REPORTS[name].tables(read_json(file))
 
 
 def adopt_demo(demo: Path, root: Path) -> None:
@@ -93,7 +110,7 @@ def write_documents(root: Path) -> list[Path]:
                 write_atomically(path, content.encode())
                 changed.append(path)
         for name, record in recipe_records(root).items():
-            for view in RECIPES[name].views:
+            for view in page_views(RECIPES[name]):
                 for file, draw in view.figures(RECIPES[name], record).items():
                     picture = root / "docs" / "images" / file
                     before = picture.read_bytes() if picture.exists() else b""
@@ -105,12 +122,12 @@ def write_documents(root: Path) -> list[Path]:
 def documents(root: Path) -> dict[Path, str]:
     """Each generated document and what it should contain now."""
     recipes = recipe_records(root)
-    files = {name: root / "results" / f"bench-{name}.json" for name in REPORTS}
+    files = {name: record_file(root / "results", name) for name in REPORTS}
     benchmarks = {name: read_json(file) for name, file in files.items() if file.exists()}
     pages = root / "docs" / "results"
     found = {root / "docs" / "results.md": results_page(recipes, benchmarks)}
     found |= {pages / f"{name}.md": recipe_page(RECIPES[name], record) for name, record in recipes.items()}
-    found |= {pages / f"bench-{name}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
+    found |= {pages / f"{page_name(name)}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
     return found | demo_documents(root)
 
 

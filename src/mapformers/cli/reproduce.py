@@ -7,11 +7,13 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
+from mapformers.benchmarks.report import REPORTS
 from mapformers.cli.parse import parse
-from mapformers.errors import require
+from mapformers.errors import UserError, require
 from mapformers.files import clear_file_errors
 from mapformers.launch.reproduce import reproduce
 from mapformers.recipes import RECIPES
+from mapformers.recipes.pages import recipe_tables
 from mapformers.recipes.record import read_record, results_file
 from mapformers.runs.config import Scale
 
@@ -41,6 +43,12 @@ class Arguments:
 
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, "mapformers reproduce", DESCRIPTION)
+    if asked.recipe in REPORTS and asked.recipe not in RECIPES:
+        benchmark = REPORTS[asked.recipe].of or asked.recipe
+        command = f"mapformers bench {benchmark} --write {asked.results}"
+        raise UserError(
+            f"{asked.recipe} is timed, not trained: run `{command}`, then `mapformers report {asked.recipe}`."
+        )
     recipe = RECIPES[asked.recipe]
     require(asked.seeds >= 1, f"--seeds must be at least 1, not {asked.seeds}.")
     require(asked.jobs >= 1, f"--jobs must be at least 1, not {asked.jobs}.")
@@ -59,7 +67,6 @@ def main(args: Sequence[str]) -> int:
         recipe, scale=asked.scale, seeds=asked.seeds, rows=rows, jobs=asked.jobs, runs=asked.runs, results=file,
         console=Console(stderr=True),
     )  # fmt: skip
-    for view in recipe.views:
-        for table in view.tables(recipe, record):
-            Console().print(table)
+    for table in recipe_tables(recipe, record):
+        Console().print(table)
     return 0

@@ -29,12 +29,18 @@ FOR_EVERY_TASK: dict[str, Factory] = {
 
 def names(task: Task[Any]) -> list[str]:
     """The names of the players that can play a task."""
-    return [*players_of(task), *FOR_EVERY_TASK]
+    return [*players_of(task.name), *FOR_EVERY_TASK]
+
+
+def without_map(task: str) -> list[str]:
+    """The names of the players of a task that keep no map: what they score, a model can score without one."""
+    known = {**players_of(task), **FOR_EVERY_TASK}
+    return [name for name, factory in known.items() if not getattr(factory, "has_map", True)]
 
 
 def build(name: str, task: Task[Any], split: str | Mapping[str, Any] = "iid") -> Player:
     """A player for one split of a task. Its rules may depend on the split, such as the size of a torus."""
-    known = {**players_of(task), **FOR_EVERY_TASK}
+    known = {**players_of(task.name), **FOR_EVERY_TASK}
     if name not in known:
         raise unknown(f"player of task {task.name!r}", name, known)
     return known[name](task, task.split_settings(split))
@@ -51,4 +57,5 @@ __all__ = [
     "register_player",
     "selective_copy",
     "walker",
+    "without_map",
 ]

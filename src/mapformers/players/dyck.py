@@ -44,6 +44,8 @@ class Bayes(Player):
 class LastBracket(Player):
     """Sees only the last bracket (the table of C.2). After an opener its closer may follow; after a closer, none."""
 
+    has_map = False
+
     def __call__(self, tokens: Tensor) -> Tensor:
         closes = tokens.unsqueeze(2) == torch.arange(self.settings.types)
         return torch.where(torch.cat((torch.ones_like(closes), closes), dim=2), CERTAIN_LOGIT, -CERTAIN_LOGIT)

@@ -13,7 +13,12 @@ CERTAIN_LOGIT = 100.0  # the softmax gives such an answer all the probability
 
 
 class Player(ABC):
-    """Maps tokens (B, L) to logits (B, L, vocab), as a model does. It is built for the settings of one split."""
+    """Maps tokens (B, L) to logits (B, L, vocab), as a model does. It is built for the settings of one split.
+
+    ``has_map``: whether it keeps track of where it is (in a world, in a tree, in a stack).
+    """
+
+    has_map = True
 
     def __init__(self, task: Task[Any], settings: Any):
         self.task, self.settings = task, settings
@@ -40,6 +45,6 @@ def register_player(name: str, task: str, build: Factory) -> None:
     _BY_TASK.setdefault(task, {})[name] = build
 
 
-def players_of(task: Task[Any]) -> dict[str, Factory]:
+def players_of(task: str) -> dict[str, Factory]:
     """name -> player, for the players made for one task."""
-    return _BY_TASK.get(task.name, {})
+    return _BY_TASK.get(task, {})

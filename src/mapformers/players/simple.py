@@ -16,6 +16,8 @@ CALIBRATION_SEQUENCES = 512  # iid sequences from which the commonest answer and
 class Commonest(Player):
     """Always answers the token that is most often right."""
 
+    has_map = False
+
     def __init__(self, task: Task[Any], settings: Any):
         super().__init__(task, settings)
         batch = task.sample("iid", CALIBRATION_SEQUENCES, generator(0, "commonest"))
@@ -31,6 +33,8 @@ class LastValue(Player):
 
     An observation is any token that is not an action. If all tokens are actions, as brackets are, all count.
     """
+
+    has_map = False
 
     def __init__(self, task: Task[Any], settings: Any, lag: int = 1):
         super().__init__(task, settings)
@@ -67,6 +71,8 @@ class BestLag(LastValue):
 
 class AtRandom(Player):
     """Answers any token, uniformly at random. The answers are a function of the sequence, so they can be repeated."""
+
+    has_map = False
 
     def __call__(self, tokens: Tensor) -> Tensor:
         streams = (generator(0, "at random", zlib.crc32(row.numpy().tobytes())) for row in tokens.cpu())

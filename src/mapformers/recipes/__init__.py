@@ -3,23 +3,28 @@
 A file whose first line names a recipe is found by itself (`registry.py`) and imported when it is asked for.
 """
 
+from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.collect import Collected, collect
 from mapformers.recipes.measures import Curve, GridMeasure, Measure, Splits
 from mapformers.recipes.recipe import RECIPES, Cell, Recipe, Row, register_recipe
-from mapformers.recipes.views import BarView, CurveView, GridView, TableView, View
+from mapformers.recipes.views import BarView, CurveView, GridView, LineView, SliceView, TableView, View
 
 __all__ = [
     "RECIPES",
+    "At",
     "BarView",
     "Cell",
+    "Claim",
     "Collected",
     "Curve",
     "CurveView",
     "GridMeasure",
     "GridView",
+    "LineView",
     "Measure",
     "Recipe",
     "Row",
+    "SliceView",
     "Splits",
     "TableView",
     "View",

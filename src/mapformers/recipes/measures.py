@@ -8,6 +8,8 @@ from typing import Any
 from mapformers.evaluation import evaluate_grid
 from mapformers.runs.run import Run
 
+GOAL = 0.99  # what a run is said to have learned at
+FLAT = 0.01  # a gain from one quarter of a curve to the next that is no more learning
 OWN_KEYS = ("splits", "curve")  # kept beside `measures` in a record, the others in it
 
 
@@ -34,10 +36,17 @@ class Measure(ABC):
 
 @dataclass(frozen=True)
 class Splits(Measure):
-    """A metric on splits of the task, as result.json has them. ``headings``: split -> heading of its column."""
+    """A metric on splits of the task, as result.json has them.
+
+    ``headings``         split -> heading of its column.
+    ``also``             further metrics, shown beside the main one where a run has them, never instead of it.
+    ``lower_is_better``  for a metric such as a loss.
+    """
 
     headings: Mapping[str, str]
     metric: str = "accuracy"
+    also: Sequence[str] = ()
+    lower_is_better: bool = False
     name = "splits"
 
     def fits(self, kept: Any) -> bool:
@@ -49,9 +58,13 @@ class Splits(Measure):
 
 @dataclass(frozen=True)
 class Curve(Measure):
-    """A metric on fresh iid sequences after so many training sequences, as metrics.jsonl has it."""
+    """A metric on fresh iid sequences after so many training sequences, as metrics.jsonl has it.
+
+    ``lower_is_better``: for a metric such as a loss, which then has no goal.
+    """
 
     metric: str = "accuracy"
+    lower_is_better: bool = False
     name = "curve"
 
     def fits(self, kept: Any) -> bool:
@@ -62,12 +75,46 @@ class Curve(Measure):
         measured = [line for line in run.metrics if "split" in line]
         return [{"sequences": line["step"] * batch, self.metric: line[self.metric]} for line in measured]
 
+    def points(self, entry: Mapping[str, Any]) -> list[tuple[float, float]]:
+        """(sequences, value) of a recorded run, without points that have no value."""
+        return [
+            (point["sequences"], point[self.metric]) for point in self.of(entry) or () if point[self.metric] is not None
+        ]
+
+    def at(self, entry: Mapping[str, Any], sequences: float) -> float | None:
+        """What a recorded run scored last within so many sequences; None before its first point and after its last."""
+        points = self.points(entry)
+        within = [value for at, value in points if at <= sequences]
+        return within[-1] if within and points[-1][0] >= sequences else None
+
+    def converged(self, entry: Mapping[str, Any]) -> bool | None:
+        """Whether a recorded run had learned what it would learn (:func:`is_converged`); None where that is unknown."""
+        values = [value for _, value in self.points(entry)]
+        if self.lower_is_better:
+            return is_converged([-value for value in values], goal=None)
+        return is_converged(values, GOAL)
+
+
+def is_converged(values: Sequence[float], goal: float | None) -> bool | None:
+    """Whether a curve is at its goal in the end, or flat; None if it has fewer than two points.
+
+    It is flat if the mean of its last quarter is at most ``FLAT`` above that of the quarter before. A learning rate
+    that ends at zero flattens any curve: a flat one has come to its end, and not always to its best.
+    """
+    if len(values) < 2:
+        return None
+    quarter = max(1, len(values) // 4)
+    last, before = values[-quarter:], values[-2 * quarter : -quarter]
+    at_goal = goal is not None and values[-1] >= goal
+    return at_goal or sum(last) / quarter - sum(before) / quarter <= FLAT
+
 
 @dataclass(frozen=True)
 class GridMeasure(Measure):
     """A metric (the task's main one unless named) at every value of two settings of the task.
 
-    ``n_sequences``: of each place of the grid; as many as for the splits of the run unless given.
+    ``n_sequences``  of each place of the grid; as many as for the splits of the run unless given.
+    ``label``        its name in the record, for a recipe that has two metrics over the same settings.
     """
 
     rows: str
@@ -76,10 +123,19 @@ class GridMeasure(Measure):
     column_values: Sequence[Any]
     metric: str | None = None
     n_sequences: int | None = None
+    label: str | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.rows} x {self.columns}"
+        return self.label or f"{self.rows} x {self.columns}"
+
+    def at(self, entry: Mapping[str, Any], row: Any, column: Any) -> float | None:
+        """What a recorded run scored at one place; None where it was not measured."""
+        kept = self.of(entry)
+        if kept is None:
+            return None
+        value = kept["values"][list(self.row_values).index(row)][list(self.column_values).index(column)]
+        return None if value is None else float(value)
 
     def fits(self, kept: Any) -> bool:
         axes = {self.rows: list(self.row_values), self.columns: list(self.column_values)}

@@ -5,23 +5,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mapformers.evaluation.aggregate import summarise
-from mapformers.recipes.measures import Curve
+from mapformers.recipes.claims import claims_sentence, claims_table, claims_that_fail
+from mapformers.recipes.measures import GOAL
 from mapformers.recipes.recipe import Recipe
 from mapformers.recipes.record import line_of, lines_run, runs_of, summaries
-from mapformers.recipes.views import GOAL, TableView, spread
-from mapformers.reports.page import WRITTEN_BY, footnotes, join_sections, marked, origins, titled
+from mapformers.recipes.views import CurveView, TableView, View, spread
+from mapformers.recipes.views.table import line_states
+from mapformers.reports.marks import footnotes, marked
+from mapformers.reports.page import WRITTEN_BY, join_sections, origins, titled
 from mapformers.reports.table import Table
-from mapformers.runs.provenance import freshness
 
 FIELD = re.compile(r"\{([^{}]+?) \| ([^{}]+?) \| ([^{}]+?)\}")
 
 
 def recipe_section(recipe: Recipe, record: Mapping[str, Any]) -> str:
-    """What docs/results.md says of a recipe: one table, how many of its rows are there, one sentence, a link."""
+    """What docs/results.md says of a recipe: one table, which rows are missing, one sentence, claims, a link."""
     return join_sections(
         f"## {recipe.name}: {recipe.summary}",
         overview(recipe, record).render("markdown") if recipe.splits else "",
-        " ".join(filter(None, [coverage(recipe, record), finding(recipe, record), _more(recipe)])),
+        " ".join(filter(None, [*_sentences(recipe, record), _more(recipe)])),
+        claims_that_fail(recipe, record),
     )
 
 
@@ -40,9 +43,14 @@ def overview(recipe: Recipe, record: Mapping[str, Any]) -> Table:
 
 
 def coverage(recipe: Recipe, record: Mapping[str, Any]) -> str:
-    """How many lines of the table have been run at all."""
-    there, all_lines = len(lines_run(recipe, record)), len(recipe.lines())
-    return f"{there} of {all_lines} rows {'is' if there == 1 else 'are'} here."
+    """How many lines of the table have been run at all, and which have not (in some world)."""
+    there, all_lines = lines_run(recipe, record), recipe.lines()
+    missing = [line for line in all_lines if line not in there]
+    for world in recipe.worlds:
+        here = lines_run(recipe, record, world)
+        missing += [f"{line} ({world})" for line in there if line not in here]
+    named = f"; not run: {', '.join(missing)}" if missing else ""
+    return f"{len(there)} of {len(all_lines)} rows {'is' if len(there) == 1 else 'are'} here{named}."
 
 
 def finding(recipe: Recipe, record: Mapping[str, Any]) -> str:
@@ -54,8 +62,28 @@ def finding(recipe: Recipe, record: Mapping[str, Any]) -> str:
     return FIELD.sub(lambda field: spread(found[field[1], field[2], field[3]]), recipe.finding)
 
 
+def _sentences(recipe: Recipe, record: Mapping[str, Any]) -> list[str]:
+    return [coverage(recipe, record), finding(recipe, record), claims_sentence(recipe, record)]
+
+
 def _more(recipe: Recipe) -> str:
     return f"[Seeds, curves, settings and origin](results/{recipe.name}.md)."
+
+
+def recipe_tables(recipe: Recipe, record: Mapping[str, Any]) -> list[Table]:
+    """The tables of all its views, then its claims."""
+    found = [table for view in recipe.views for table in view.tables(recipe, record)]
+    return [*found, claims_table(recipe, record)] if recipe.claims else found
+
+
+def page_views(recipe: Recipe) -> list[View]:
+    """The views of its page: those it names, and how its runs learned wherever that is measured."""
+    shown = any(isinstance(view, CurveView) and not view.together for view in recipe.views)
+    return [*recipe.views, *([] if shown or recipe.curve is None else [CurveView(_goal(recipe))])]
+
+
+def _goal(recipe: Recipe) -> float | None:
+    return None if recipe.curve is None or recipe.curve.lower_is_better else GOAL
 
 
 def recipe_page(recipe: Recipe, record: Mapping[str, Any]) -> str:
@@ -64,43 +92,60 @@ def recipe_page(recipe: Recipe, record: Mapping[str, Any]) -> str:
     parts = [
         f"# {recipe.name}: {recipe.summary}",
         f"{WRITTEN_BY} [All results](../results.md).",
-        " ".join(filter(None, [coverage(recipe, record), finding(recipe, record)])),
+        " ".join(filter(None, _sentences(recipe, record))),
         f"`{recipe.metric}` at `{record['scale']}` scale; mean ± standard deviation over seeds, in brackets the "
         "paper's. All choices are made on the iid split; OOD splits are only reported.",
     ]
-    for view in recipe.views:
+    for view in page_views(recipe):
         parts += [titled(table) for table in view.tables(recipe, record)]
         for file in view.figures(recipe, record):
             parts.append(f"![{recipe.name}: {view.caption}](../images/{file})")
+    if recipe.claims:
+        parts += ["## Claims", claims_table(recipe, record).render("markdown")]
     parts += ["## Every run", seeds_table(recipe, runs).render("markdown")]
     parts += ["## Settings", settings_table(recipe, record).render("markdown")]
-    took = "There are no runs yet."
-    if runs:
-        minutes = summarise([run["wall_seconds"] / 60 for run in runs])
-        took = f"A run takes {minutes.mean:.1f} minutes on average ({minutes.low:.1f} to {minutes.high:.1f})."
-    parts += ["## Origin", took, origins(runs)]
+    parts += ["## Origin", cost(runs), origins(runs)]
     return join_sections(*parts)
 
 
-def seeds_table(recipe: Recipe, runs: Sequence[Mapping[str, Any]]) -> Table:
-    """Every run: its splits, the best on the way, and after how many sequences it first was at the goal."""
-    curve = next((measure for measure in recipe.measures if isinstance(measure, Curve)), None)
+def cost(runs: Sequence[Mapping[str, Any]]) -> str:
+    """How long the runs took, one by one and together."""
+    if not runs:
+        return "There are no runs yet."
+    minutes = summarise([core_minutes(run) for run in runs])
+    return (
+        f"A run takes {minutes.mean:.1f} core-minutes on average ({minutes.low:.1f} to {minutes.high:.1f}); "
+        f"all {len(runs)} took {minutes.mean * len(runs) / 60:.1f} core-hours."
+    )
+
+
+def core_minutes(run: Mapping[str, Any]) -> float:
+    """Minutes times the threads of all its processes."""
+    hardware = run["hardware"]
+    return float(run["wall_seconds"] / 60 * hardware.get("threads", 1) * hardware.get("processes", 1))
+
+
+def seeds_table(recipe: Recipe, runs: Sequence[dict[str, Any]]) -> Table:
+    """Every run: its splits, the best on the way, after how many sequences it first was at the goal, and its cost."""
+    curve = recipe.curve
     headings = ["row", "world", "seed", *recipe.splits.values()]
     headings += ["best on the way", f"sequences to {GOAL:g}"] if curve else []
+    headings.append("core-minutes")
     rows = []
     for run in runs:
         values = [run["splits"][split][recipe.metric]["value"] for split in recipe.splits]
         cells = ["–" if value is None else f"{value:.4f}" for value in values]
-        cells += on_the_way(curve.of(run) or (), curve.metric) if curve else []
-        rows.append([marked(line_of(run), [freshness(run)]), run["world"], str(run["seed"]), *cells])
+        cells += on_the_way(curve.points(run), curve.lower_is_better) if curve else []
+        cells.append(f"{core_minutes(run):.1f}")
+        rows.append([marked(line_of(run), line_states(recipe, [run])), run["world"], str(run["seed"]), *cells])
     return Table("Every run", headings, rows, notes=footnotes([row[0] for row in rows]))
 
 
-def on_the_way(curve: Sequence[Mapping[str, Any]], metric: str) -> tuple[str, str]:
+def on_the_way(points: Sequence[tuple[float, float]], lower_is_better: bool = False) -> tuple[str, str]:
     """The best that was measured while training, and after how many sequences it first was at the goal."""
-    measured = [point for point in curve if point[metric] is not None]
-    reached = next((f"{point['sequences']:,}" for point in measured if point[metric] >= GOAL), "–")
-    return (f"{max(point[metric] for point in measured):.4f}" if measured else "–"), reached
+    best = min if lower_is_better else max
+    reached = next((f"{sequences:,}" for sequences, value in points if value >= GOAL and not lower_is_better), "–")
+    return (f"{best(value for _, value in points):.4f}" if points else "–"), reached
 
 
 def settings_table(recipe: Recipe, record: Mapping[str, Any]) -> Table:

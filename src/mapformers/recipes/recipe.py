@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from mapformers import registry
 from mapformers.errors import require, unknown
 from mapformers.model import LayerSpec
-from mapformers.recipes.measures import Measure, Splits
+from mapformers.recipes.measures import Curve, Measure, Splits
 from mapformers.runs.config import RunConfig, Scale
 
 if TYPE_CHECKING:
+    from mapformers.recipes.claims import Claim
     from mapformers.recipes.views import View
 
 Paper = tuple[float, float]  # mean and ± as printed
@@ -80,6 +81,7 @@ class Recipe:
     ``views``     how the record of all runs is shown.
     ``sweep``     settings and the values each of them takes, crossed with rows and worlds.
     ``paper``     (line of the table, world, split) -> the figure that the paper prints.
+    ``claims``    orderings and thresholds that the record is checked against.
     ``finding``   one sentence on the result; ``{row | world | split}`` stands for a measured figure.
     ``summary``   the first line of its file, unless given.
     """
@@ -92,6 +94,7 @@ class Recipe:
     views: "Sequence[View]"
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     paper: Mapping[tuple[str, str, str], Paper] = field(default_factory=dict)
+    claims: "Sequence[Claim]" = ()
     finding: str = ""
     summary: str = ""
 
@@ -101,6 +104,8 @@ class Recipe:
             require(len(names) == len(set(names)), f"Two {what} of recipe {self.name!r} have the same name.")
         for setting, values in self.sweep.items():
             require(len(values) > 0, f"Recipe {self.name!r} sweeps {setting} over no values; give at least one.")
+        for claim in self.claims:
+            claim.require_places(self)
 
     @property
     def splits(self) -> Mapping[str, str]:
@@ -111,6 +116,21 @@ class Recipe:
     def metric(self) -> str:
         """What is measured on the splits."""
         return next((measure.metric for measure in self.measures if isinstance(measure, Splits)), "accuracy")
+
+    @property
+    def also(self) -> Sequence[str]:
+        """What else is measured on the splits."""
+        return next((measure.also for measure in self.measures if isinstance(measure, Splits)), ())
+
+    @property
+    def curve(self) -> Curve | None:
+        """How its runs learned, if that is measured."""
+        return next((measure for measure in self.measures if isinstance(measure, Curve)), None)
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a smaller figure on a split is a better one."""
+        return any(measure.lower_is_better for measure in self.measures if isinstance(measure, Splits))
 
     def row(self, label: str) -> Row:
         for row in self.rows:

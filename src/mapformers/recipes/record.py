@@ -98,14 +98,20 @@ def lines_run(recipe: Recipe, record: Mapping[str, Any], world: str | None = Non
     return [line for line in recipe.lines() if line in there]
 
 
-def summaries(recipe: Recipe, record: Mapping[str, Any]) -> dict[tuple[str, str, str], Summary]:
-    """(line, world, split) -> figures over the seeds that were run; none where a seed has no figure (it diverged)."""
+def summaries(
+    recipe: Recipe, record: Mapping[str, Any], metric: str | None = None
+) -> dict[tuple[str, str, str], Summary]:
+    """(line, world, split) -> figures over the seeds that were run; none where a seed has no figure (it diverged).
+
+    Of the recipe's metric unless another is named.
+    """
+    metric = metric or recipe.metric
     values: dict[tuple[str, str, str], list[float | None]] = {}
     for entry in record["runs"]:
         for split, scores in entry["splits"].items():
-            if recipe.metric in scores:
+            if metric in scores:
                 key = line_of(entry), entry["world"], split
-                values.setdefault(key, []).append(scores[recipe.metric]["value"])
+                values.setdefault(key, []).append(scores[metric]["value"])
     return {key: summarise(_whole(figures)) for key, figures in values.items() if None not in figures}
 
 

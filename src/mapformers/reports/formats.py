@@ -20,6 +20,10 @@ LATEX = {
     "×": "$\\times$",
     "–": "--",
     "†": "\\textdagger{}",
+    "‡": "\\textdaggerdbl{}",
+    "↑": "$\\uparrow$",
+    "↓": "$\\downarrow$",
+    "↗": "$\\nearrow$",
     "°": "\\textdegree{}",
 }
 
@@ -37,6 +41,8 @@ class TableText(Protocol):
     def below(self) -> Sequence[Sequence[str]]: ...
     @property
     def notes(self) -> Sequence[str]: ...
+    @property
+    def words(self) -> Sequence[str]: ...
 
 
 def escape_markdown(text: str) -> str:
@@ -49,7 +55,8 @@ def escape_latex(text: str) -> str:
 
 def to_markdown(table: TableText) -> str:
     """The table alone, then its notes; a page gives the title. Rows below the rule have their name in italics."""
-    lines = [_markdown_row(map(escape_markdown, table.headings)), f"|---|{'--:|' * (len(table.headings) - 1)}"]
+    sides = ["---" if left else "--:" for left in _left(table)]
+    lines = [_markdown_row(map(escape_markdown, table.headings)), f"|{'|'.join(sides)}|"]
     lines += [_markdown_row(map(escape_markdown, row)) for row in table.rows]
     for name, *cells in table.below:
         lines.append(_markdown_row([f"*{escape_markdown(name)}*", *map(escape_markdown, cells)]))
@@ -62,13 +69,18 @@ def _markdown_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 
+def _left(table: TableText) -> list[bool]:
+    """Which columns are aligned left: the first, and those of words."""
+    return [index == 0 or heading in table.words for index, heading in enumerate(table.headings)]
+
+
 def to_latex(table: TableText) -> str:
     """A `table` environment; the document needs ``\\usepackage{booktabs}``."""
     lines = [
         "\\begin{table}",
         "  \\centering",
         f"  \\caption{{{escape_latex(table.title)}}}",
-        f"  \\begin{{tabular}}{{l{'r' * (len(table.headings) - 1)}}}",
+        f"  \\begin{{tabular}}{{{''.join('l' if left else 'r' for left in _left(table))}}}",
         "    \\toprule",
         _latex_row(table.headings),
         "    \\midrule",
@@ -86,9 +98,10 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def to_csv(table: TableText) -> str:
-    """Headings and rows; the title and the notes have no place in it."""
+    """Headings and rows, then each note as a row of one cell; the title has no place in it."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([table.headings, *table.rows, *table.below])
+    notes = [[note] for note in table.notes]
+    csv.writer(text, lineterminator="\n").writerows([table.headings, *table.rows, *table.below, *notes])
     return text.getvalue()
 
 

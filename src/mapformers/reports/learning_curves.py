@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mapformers.reports.style import colour_of, figure_file
+from mapformers.reports.style import SOFT, colour_of, figure_file
 
 Curve = Sequence[tuple[float, float]]  # (sequences, value)
 
@@ -20,7 +20,7 @@ def draw_curves(panels: Mapping[str, Mapping[int, Curve]], path: Path, goal: flo
         grid = figure.subplots(n_rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, (row, curves) in zip(grid.flat, panels.items()):
             if goal is not None:
-                axes.axhline(goal, color="#b8b8b8", lw=1, ls="--")
+                axes.axhline(goal, color=SOFT, lw=1, ls="--")
                 axes.set_ylim(-0.02, 1.03)
             for seed, curve in curves.items():
                 thousands, values = [n / 1000 for n, _ in curve], [value for _, value in curve]

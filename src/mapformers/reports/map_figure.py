@@ -8,9 +8,9 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
-from mapformers.reports.style import figure_file
+from mapformers.reports.style import INK, SOFT, figure_file
 
-ACTION, OBSERVATION, INK, SOFT = "#1f5fa8", "#e07b1f", "#222222", "#b8b8b8"
+ACTION, OBSERVATION = "#1f5fa8", "#e07b1f"
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,6 @@ from mapformers.errors import require
 from mapformers.reports.table import Table
 
 WRITTEN_BY = "Written by `mapformers report --write` from the files in `results/`."
-MARKS = {"changed": "†", "unrecorded": "°"}
-MEANINGS = {
-    "†": "the sources that decide it have changed since it was measured.",
-    "°": "measured before sources were recorded.",
-}
 
 
 def join_sections(*sections: str) -> str:
@@ -23,18 +18,6 @@ def join_sections(*sections: str) -> str:
 def titled(table: Table) -> str:
     """A table under its title, for a page that has several."""
     return f"{table.title}.\n\n{table.render('markdown')}"
-
-
-def marked(label: str, states: Iterable[str]) -> str:
-    """A label with the marks of what is behind it: sources that changed since, or that were not recorded."""
-    marks = "".join(mark for state, mark in MARKS.items() if state in set(states))
-    return f"{label} {marks}" if marks else label
-
-
-def footnotes(texts: Iterable[str]) -> list[str]:
-    """What the marks mean that are at the end of any of the labels."""
-    used = {text[-1:] for text in texts} | {text[-2:-1] for text in texts}
-    return [f"{mark} {meaning}" for mark, meaning in MEANINGS.items() if mark in used]
 
 
 def origins(records: Sequence[Mapping[str, Any]]) -> str:

@@ -4,17 +4,38 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
 from mapformers.files import write_atomically
 
-COLOURS = ("#1f5fa8", "#e07b1f", "#2e8b57", "#9a3fa0", "#b03030")
+# Petroff's six colours (arXiv:2107.02270), which colour-blind readers can tell apart too.
+COLOURS = ("#5790fc", "#f89c20", "#e42536", "#964a8b", "#9c9ca1", "#7a21dd")
+LINES = ("-", (0, (5, 2)), (0, (1, 1.5)))  # the second and third round of colours
+MARKERS = ("o", "s", "^", "D", "v", "P")
+INK, SOFT, SHADE = "#222222", "#b8b8b8", "#f0f0f0"
 
 
 def colour_of(value: object, among: Sequence[object]) -> str:
     return COLOURS[list(among).index(value) % len(COLOURS)]
+
+
+def line_of(value: object, among: Sequence[object]) -> dict[str, Any]:
+    """Colour and dashes of a line, so that up to 18 lines of one panel differ."""
+    index = list(among).index(value)
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": LINES[index // len(COLOURS) % len(LINES)]}
+
+
+def marker_of(value: object, among: Sequence[object]) -> str:
+    index = list(among).index(value)
+    return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+
+
+def words(setting: str) -> str:
+    """``max_depth`` as an axis names it."""
+    return setting.replace("_", " ")
 
 
 @contextmanager

@@ -1,0 +1,230 @@
+"""Claims: the orderings and thresholds that carry an argument, each checked against the record."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mapformers.errors import require, unknown
+from mapformers.evaluation.aggregate import Summary, summarise
+from mapformers.recipes.measures import GridMeasure
+from mapformers.recipes.recipe import Recipe
+from mapformers.recipes.record import runs_of
+from mapformers.reports.table import Table
+
+
+@dataclass(frozen=True)
+class At:
+    """A place of a recipe's results: a line in a world, and there
+
+    a split              ``At("MapWM-r2", "2D", "ood-sparse")``,
+    a place of a grid    ``At("MapWM", "1 layer", grid="length x depth", row=128, column=12)``,
+    or of its iid curve  ``At("MapEM-os", "5D", after=100_000)``, in training sequences.
+    """
+
+    line: str
+    world: str
+    split: str | None = None
+    grid: str | None = None
+    row: Any = None
+    column: Any = None
+    after: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.split, self.grid, self.after) if value is not None]
+        wanted = "is a split, a grid with its row and column, or after so many sequences"
+        require(len(given) == 1, f"A place of {self.line!r} {wanted}; give one of them.")
+
+    @property
+    def place(self) -> str:
+        """Where it is, besides the line: ``2D, ood-sparse``."""
+        if self.after is not None:
+            return f"{self.world}, iid after {self.after:,} sequences"
+        return f"{self.world}, {self.split or f'{self.grid} at {self.row}, {self.column}'}"
+
+    def require_in(self, recipe: Recipe) -> None:
+        """Refuse a place that the recipe does not have."""
+        _require_known(f"line of {recipe.name!r}", self.line, recipe.lines())
+        _require_known(f"world of {recipe.name!r}", self.world, recipe.worlds)
+        if self.split is not None:
+            _require_known(f"split of {recipe.name!r}", self.split, recipe.splits)
+        elif self.after is not None:
+            require(recipe.curve is not None, f"Recipe {recipe.name!r} measures no Curve to make a claim about.")
+        else:
+            grids = {each.name: each for each in recipe.measures if isinstance(each, GridMeasure)}
+            _require_known(f"grid of {recipe.name!r}", self.grid, grids)
+            grid = grids[str(self.grid)]
+            _require_known(grid.rows, self.row, grid.row_values)
+            _require_known(grid.columns, self.column, grid.column_values)
+
+    def lower_is_better(self, recipe: Recipe) -> bool:
+        """Whether a smaller figure is a better one there."""
+        if self.after is not None:
+            return recipe.curve is not None and recipe.curve.lower_is_better
+        return self.split is not None and recipe.lower_is_better
+
+    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> Summary | None:
+        """What was measured there over seeds; None where no run, or not every run, has a figure."""
+        values = [self._value(recipe, run) for run in runs_of(record, self.line, self.world)]
+        whole = [value for value in values if value is not None]
+        return summarise(whole) if whole and len(whole) == len(values) else None
+
+    def _value(self, recipe: Recipe, run: Mapping[str, Any]) -> float | None:
+        if self.split is not None:
+            scores = run["splits"].get(self.split, {})
+            return scores[recipe.metric]["value"] if recipe.metric in scores else None
+        if self.after is not None:
+            return recipe.curve.at(run, self.after) if recipe.curve else None
+        [grid] = [each for each in recipe.measures if isinstance(each, GridMeasure) and each.name == self.grid]
+        return grid.at(run, self.row, self.column) if grid.fits(grid.of(run)) else None
+
+
+def _require_known(kind: str, name: object, known: Any) -> None:
+    if name not in known:
+        raise unknown(kind, name, map(str, known))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One place is better than another by more than ``margin``; or the figure of one is ``at_least`` or ``at_most``.
+
+    ``finding``: why it does not hold, and what was tried; shown where it does not.
+
+    >>> place = At("MapWM-r2", "2D", "ood-sparse")
+    >>> claim = Claim("A map carries over to larger worlds.", better=place, at_least=0.95)
+    """
+
+    text: str
+    better: At
+    worse: At | None = None
+    margin: float = 0.0
+    at_least: float | None = None
+    at_most: float | None = None
+    finding: str = ""
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.worse, self.at_least, self.at_most) if value is not None]
+        require(len(given) == 1, f"The claim {self.text!r} needs one of worse, at_least and at_most.")
+
+    def require_places(self, recipe: Recipe) -> None:
+        """Refuse a claim about what the recipe does not have."""
+        for place in (self.better, self.worse):
+            if place is not None:
+                place.require_in(recipe)
+
+    def slack(self, measured: float) -> float:
+        """By how much more than wanted a difference, or a figure, is."""
+        if self.at_most is not None:
+            return self.at_most - measured
+        return measured - (self.margin if self.at_least is None else self.at_least)
+
+    @property
+    def compared(self) -> str:
+        """``MapWM-r2 − RoPE (1L), 2D, ood-sparse``."""
+        if self.worse is None:
+            return f"{self.better.line}, {self.better.place}"
+        if self.worse.place == self.better.place:
+            return f"{self.better.line} − {self.worse.line}, {self.better.place}"
+        return f"{self.better.line}, {self.better.place} − {self.worse.line}, {self.worse.place}"
+
+    @property
+    def wanted(self) -> str:
+        """``> 0.100``: what the figure, or the difference, must be."""
+        if self.worse is not None:
+            return f"> {self.margin:g}"
+        return f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What became of a claim.
+
+    ``measured``  the difference, or the figure; None where it was not measured.
+    ``spread``    the standard deviation over seeds, pooled; None where there is one seed.
+    """
+
+    claim: Claim
+    measured: float | None = None
+    spread: float | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        if self.measured is None:
+            return None
+        slack = self.claim.slack(self.measured)
+        return slack > 0 if self.claim.worse is not None else slack >= 0
+
+    @property
+    def verdict(self) -> str:
+        """``holds``, ``does not hold`` or ``not measured``, and whether seeds could have turned it round."""
+        if self.measured is None:
+            return "not measured"
+        close = self.spread is not None and abs(self.claim.slack(self.measured)) < self.spread
+        return ("holds" if self.holds else "does not hold") + (", within the spread" if close else "")
+
+    @property
+    def figure(self) -> str:
+        """A difference with its sign, a figure without."""
+        if self.measured is None:
+            return "–"
+        return f"{self.measured:+.3f}" if self.claim.worse is not None else f"{self.measured:.3f}"
+
+    @property
+    def spread_text(self) -> str:
+        if self.measured is None:
+            return "–"
+        return "one seed" if self.spread is None else f"{self.spread:.3f}"
+
+
+def check(claim: Claim, recipe: Recipe, record: Mapping[str, Any]) -> Check:
+    """Measure a claim against a record."""
+    better = claim.better.figures(recipe, record)
+    if claim.worse is not None:
+        worse = claim.worse.figures(recipe, record)
+        if better is None or worse is None:
+            return Check(claim)
+        gain = worse.mean - better.mean if claim.better.lower_is_better(recipe) else better.mean - worse.mean
+        return Check(claim, gain, pooled([better, worse]))
+    return Check(claim) if better is None else Check(claim, better.mean, pooled([better]))
+
+
+def pooled(groups: Sequence[Summary]) -> float | None:
+    """The pooled standard deviation of groups of seeds: √(Σ (n − 1) s² / Σ (n − 1)); None if each is one seed."""
+    free = sum(group.n - 1 for group in groups)
+    return math.sqrt(sum((group.n - 1) * group.std**2 for group in groups) / free) if free else None
+
+
+def checks(recipe: Recipe, record: Mapping[str, Any]) -> list[Check]:
+    """Every claim of a recipe, checked."""
+    return [check(claim, recipe, record) for claim in recipe.claims]
+
+
+def claims_table(recipe: Recipe, record: Mapping[str, Any]) -> Table:
+    """A line for each claim: what was compared, by how much, against the spread over seeds, and the verdict."""
+    found = checks(recipe, record)
+    rows = [
+        [each.claim.text, each.claim.compared, each.figure, each.claim.wanted, each.spread_text, each.verdict]
+        for each in found
+    ]
+    headings = ["claim", "compared", "measured", "wanted", "spread over seeds", "verdict"]
+    notes = [f"{each.claim.text} {each.claim.finding}" for each in found if each.holds is False and each.claim.finding]
+    title = f"{recipe.name}: what is claimed, and whether it holds"
+    return Table(title, headings, rows, notes=notes, words=["claim", "compared", "verdict"])
+
+
+def claims_sentence(recipe: Recipe, record: Mapping[str, Any]) -> str:
+    """How many claims hold; nothing for a recipe without claims."""
+    found = checks(recipe, record)
+    held, missing = sum(each.holds is True for each in found), sum(each.holds is None for each in found)
+    unknown_too = f", {missing} not measured" if missing else ""
+    return f"{held} of {len(found)} claims hold{unknown_too}." if found else ""
+
+
+def claims_that_fail(recipe: Recipe, record: Mapping[str, Any]) -> str:
+    """A list of the claims that do not hold, each with its figures and its finding."""
+    return "\n".join(
+        f"- Does not hold: {each.claim.text} Measured {each.figure}, wanted {each.claim.wanted}, spread over seeds "
+        f"{each.spread_text}. {each.claim.finding}".strip()
+        for each in checks(recipe, record)
+        if each.holds is False
+    )

@@ -1,0 +1,19 @@
+"""How the record of a recipe is shown: as tables, learning curves, heat maps, slices through them, bars and sweeps."""
+
+from mapformers.recipes.views.bars import BarView, LineView
+from mapformers.recipes.views.curves import CurveView
+from mapformers.recipes.views.grids import GridView, SliceView
+from mapformers.recipes.views.table import TableView
+from mapformers.recipes.views.view import Draw, View, spread
+
+__all__ = [
+    "BarView",
+    "CurveView",
+    "Draw",
+    "GridView",
+    "LineView",
+    "SliceView",
+    "TableView",
+    "View",
+    "spread",
+]
