@@ -1,0 +1,140 @@
+"""`stack-rnn`: a recurrent network that pushes to and pops from a continuous stack (Suzgun 2019; Joulin & Mikolov 2015).
+
+The paper names it as what Dyck languages took before (4.3, B.4): a network beside an external memory.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear as project
+
+from mapformers.errors import require
+from mapformers.modules.context import Context
+from mapformers.modules.layer import linear, register_layer
+from mapformers.modules.mixer import LayerOptions, Mixer
+from mapformers.ops.recurrent_cells import CELLS, cell_step
+from mapformers.ops.stack_rnn import StackState, stack_rnn
+
+
+@dataclass(frozen=True)
+class StackRNNOptions(LayerOptions):
+    controller: Literal["rnn", "lstm"] = "rnn"
+    """What reads the stack and decides: a plain recurrent network, or an LSTM."""
+    noop: bool = False
+    """A third action beside push and pop, that leaves the stack as it is."""
+    depth: int = 64
+    """Cells of a stack. What is pushed into a full stack takes the place of what lies at its bottom, which is lost."""
+    width: int = 8
+    """Numbers in a cell."""
+    hidden: int | None = None
+    """Size of the hidden state, H (None: n_heads × head_dim, which is d_model unless head_dim is given)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("depth", "width", "hidden"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"{name} must be at least 1, not {value}.")
+
+
+class StackRNN(Mixer):
+    """h_t = cell(x_t, h_{t−1} + W_s s_{t−1}[top]); a = softmax(W_a h_t); v = σ(W_n h_t);
+    s_t[i] = a_push s_{t−1}[i − 1] + a_pop s_{t−1}[i + 1] (+ a_noop s_{t−1}[i]), s[−1] being v and below the bottom 0.
+
+    The equations of Suzgun et al. with the softmax gate; ``controller="lstm"`` is their Stack-LSTM. Each head has a
+    stack of its own, with its own actions; they have one. h_t is what the layer gives, hence the stack as it was before
+    this token: what lies under the top is known only after the next token, unless h itself keeps the top and the stack
+    what lies below. The start is that of `torch.nn.RNN`, `LSTM` and `Linear`.
+
+    It sits in the same block as attention (norm, mixer, norm, MLP): with H = d_model 64 a block has 11.4·d_model²
+    weights, 17.4 with an LSTM, and one of attention 12.
+    """
+
+    Options = StackRNNOptions
+    options: StackRNNOptions
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        shape, options = self.shape, self.options
+        self.hidden = hidden = options.hidden or shape.n_heads * shape.head_dim
+        self.n_actions = 3 if options.noop else 2
+        tops, gates = shape.n_heads * options.width, CELLS[options.controller].gates * hidden
+        self.weight_ih = uniform(gates, shape.d_model, fan_in=hidden)
+        self.weight_hh = uniform(gates, hidden, fan_in=hidden)
+        self.bias = uniform(gates, fan_in=hidden)
+        self.weight_top = uniform(hidden, tops, fan_in=tops)
+        self.bias_top = uniform(hidden, fan_in=tops)
+        acting = shape.n_heads * (self.n_actions + options.width)
+        self.weight_act = uniform(acting, hidden, fan_in=hidden)  # by head: the actions, then what would be pushed
+        self.bias_act = uniform(acting, fan_in=hidden)
+        self.out_proj = linear(hidden, shape.d_model, residual_of=shape)
+
+    def mix(self, x: Tensor, state: StackState | None, context: Context) -> tuple[Tensor, StackState]:
+        wide = torch.promote_types(x.dtype, torch.float32)
+        with torch.autocast(x.device.type, enabled=False):
+            across, top = self.weight_hh.to(wide), self.weight_top.to(wide)
+            bias = self.bias.to(wide) + across @ self.bias_top.to(wide)
+            z = project(x.transpose(0, 1).to(wide), self.weight_ih.to(wide), bias)  # time first
+            weight = torch.cat((across, across @ top), dim=1)  # W_hh (h + W_s s[top])
+            acting = self.weight_act.to(wide), self.bias_act.to(wide)
+            start = self.start(x, wide) if state is None else state
+            run = stack_rnn(
+                z, weight, *acting, start, context.reset, context.padding_mask, self.options.controller
+            )
+        context.note(actions=run.actions.transpose(0, 1), stack=run.tapes[:, :, :, 1:-1].transpose(0, 1))
+        return self.out_proj(run.h.transpose(0, 1).to(x.dtype)), run.last
+
+    def reference(self, x: Tensor, context: Context) -> Tensor:
+        """Token by token and cell by cell."""
+        state, outputs = self.start(x, x.dtype), []
+        for t in range(x.shape[1]):
+            if context.reset is not None:
+                fresh = self.start(x, x.dtype)
+                state = choose(context.reset[:, t], fresh, state)
+            state = choose(context.real_here()[:, t], self.step(x[:, t], state), state)
+            outputs.append(state.h)
+        return self.out_proj(torch.stack(outputs, dim=1))
+
+    def step(self, x: Tensor, state: StackState) -> StackState:
+        """The state after one token (B, d_model), as the equations have it."""
+        h_bar = state.h + project(state.stack[:, :, 0].flatten(1), self.weight_top, self.bias_top)
+        z = project(x, self.weight_ih) + project(h_bar, self.weight_hh, self.bias)
+        h, c = cell_step(self.options.controller, z, state.c)
+        read = project(h, self.weight_act, self.bias_act).unflatten(-1, (self.shape.n_heads, -1))
+        actions, pushed = read[..., : self.n_actions].softmax(dim=-1), read[..., self.n_actions :].sigmoid()
+        depth, cells = self.options.depth, []
+        for i in range(depth):
+            above = pushed if i == 0 else state.stack[:, :, i - 1]
+            below = torch.zeros_like(pushed) if i == depth - 1 else state.stack[:, :, i + 1]
+            cell = actions[..., 0:1] * above + actions[..., 1:2] * below
+            cells.append(cell + actions[..., 2:3] * state.stack[:, :, i] if self.options.noop else cell)
+        return StackState(h, c, torch.stack(cells, dim=2))
+
+    def start(self, x: Tensor, dtype: torch.dtype) -> StackState:
+        batch, options = len(x), self.options
+        has_c = options.controller == "lstm"
+        shapes = (self.hidden,), (self.hidden if has_c else 0,), (self.shape.n_heads, options.depth, options.width)
+        return StackState(*(torch.zeros(batch, *shape, dtype=dtype, device=x.device) for shape in shapes))
+
+
+def uniform(*shape: int, fan_in: int) -> nn.Parameter:
+    """U(±fan_in^−½), the start of torch's own recurrent networks and projections."""
+    return nn.Parameter(torch.empty(*shape).uniform_(-(fan_in**-0.5), fan_in**-0.5))
+
+
+def choose(where: Tensor, one: StackState, other: StackState) -> StackState:
+    """``one`` in the rows that are True (B), ``other`` elsewhere."""
+    return StackState(*(torch.where(where.view(-1, *(1,) * (a.dim() - 1)), a, b) for a, b in zip(one, other)))
+
+
+register_layer(
+    "stack-rnn",
+    StackRNN,
+    variants=(
+        {},
+        {"depth": 4, "width": 2, "noop": True, "hidden": 6},
+        {"depth": 3, "controller": "lstm"},
+        {"depth": 1, "width": 3, "controller": "lstm", "noop": True},
+    ),
+)
