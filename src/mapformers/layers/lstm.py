@@ -33,11 +33,11 @@ class LSTMState(NamedTuple):
 
 
 class LSTM(Mixer):
-    """(i, f, g, o) = W_ih x_t + W_hh h_{t−1} + b; c_t = σ(f) c_{t−1} + σ(i) tanh(g); h_t = σ(o) tanh(c_t); out = W_o h_t.
+    """(i, f, g, o) = W_ih x_t + W_hh h_{t−1} + b; c_t = σ(f) c_{t−1} + σ(i) tanh(g); h_t = σ(o) tanh(c_t).
 
-    As `torch.nn.LSTM` computes it and starts it, with one bias in place of two that are added. It sits in the same
-    block as attention (norm, mixer, norm, MLP): with H = d_model it has 9·d_model² weights where attention has 4, and
-    17·d_model² with the MLP where a block of attention has 12.
+    As `torch.nn.LSTM` computes it and starts it, with one bias in place of two that are added. h_t is
+    projected back to d_model. It sits in the same block as attention (norm, mixer, norm, MLP): with H = d_model a block
+    has 17·d_model² weights, and one of attention 12.
     """
 
     Options = LSTMOptions

@@ -1,6 +1,6 @@
-"""`stack-rnn`: a recurrent network that pushes to and pops from a continuous stack (Suzgun 2019; Joulin & Mikolov 2015).
+"""`stack-rnn`: a recurrent network that pushes to and pops from a continuous stack (Suzgun 2019; 4.3, B.4).
 
-The paper names it as what Dyck languages took before (4.3, B.4): a network beside an external memory.
+The paper names it for Dyck: a stack beside the network, where MapFormers have one in their positions.
 """
 
 from dataclasses import dataclass
@@ -24,31 +24,31 @@ class StackRNNOptions(LayerOptions):
     """What reads the stack and decides: a plain recurrent network, or an LSTM."""
     noop: bool = False
     """A third action beside push and pop, that leaves the stack as it is."""
-    depth: int = 64
+    stack_depth: int = 64
     """Cells of a stack. What is pushed into a full stack takes the place of what lies at its bottom, which is lost."""
-    width: int = 8
+    stack_width: int = 8
     """Numbers in a cell."""
     hidden: int | None = None
     """Size of the hidden state, H (None: n_heads × head_dim, which is d_model unless head_dim is given)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("depth", "width", "hidden"):
+        for name in ("stack_depth", "stack_width", "hidden"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, not {value}.")
 
 
 class StackRNN(Mixer):
-    """h_t = cell(x_t, h_{t−1} + W_s s_{t−1}[top]); a = softmax(W_a h_t); v = σ(W_n h_t);
-    s_t[i] = a_push s_{t−1}[i − 1] + a_pop s_{t−1}[i + 1] (+ a_noop s_{t−1}[i]), s[−1] being v and below the bottom 0.
+    """s_t[i] = a_push s_{t−1}[i − 1] + a_pop s_{t−1}[i + 1] (+ a_noop s_{t−1}[i]): a stack that is moved by a mean.
 
-    The equations of Suzgun et al. with the softmax gate; ``controller="lstm"`` is their Stack-LSTM. Each head has a
-    stack of its own, with its own actions; they have one. h_t is what the layer gives, hence the stack as it was before
-    this token: what lies under the top is known only after the next token, unless h itself keeps the top and the stack
-    what lies below. The start is that of `torch.nn.RNN`, `LSTM` and `Linear`.
+    h_t = cell(x_t, h_{t−1} + W_s s_{t−1}[0]), a = softmax(W_a h_t), what is pushed is s_{t−1}[−1] = σ(W_n h_t), and
+    below the bottom there is 0. The equations are those of Suzgun et al. (2019) with the softmax gate, after Joulin &
+    Mikolov (2015); ``controller="lstm"`` is their Stack-LSTM, and they have no no-op. Each head has a stack and actions
+    of its own; theirs is one head. As there, h_t has not seen the stack that its own actions make. So to know the top
+    after a pop, h itself keeps the top, and the stack what lies below (`tests/unit/test_stack_by_hand.py`).
 
-    It sits in the same block as attention (norm, mixer, norm, MLP): with H = d_model 64 a block has 11.4·d_model²
-    weights, 17.4 with an LSTM, and one of attention 12.
+    It starts as `torch.nn.RNN`, `LSTM` and `Linear` do, and sits in the same block as attention (norm, mixer, norm,
+    MLP): with H = d_model = 64 a block has 11.4·d_model² weights, with an LSTM 17.4, and one of attention 12.
     """
 
     Options = StackRNNOptions
@@ -59,13 +59,13 @@ class StackRNN(Mixer):
         shape, options = self.shape, self.options
         self.hidden = hidden = options.hidden or shape.n_heads * shape.head_dim
         self.n_actions = 3 if options.noop else 2
-        tops, gates = shape.n_heads * options.width, CELLS[options.controller].gates * hidden
+        tops, gates = shape.n_heads * options.stack_width, CELLS[options.controller].gates * hidden
         self.weight_ih = uniform(gates, shape.d_model, fan_in=hidden)
         self.weight_hh = uniform(gates, hidden, fan_in=hidden)
         self.bias = uniform(gates, fan_in=hidden)
         self.weight_top = uniform(hidden, tops, fan_in=tops)
         self.bias_top = uniform(hidden, fan_in=tops)
-        acting = shape.n_heads * (self.n_actions + options.width)
+        acting = shape.n_heads * (self.n_actions + options.stack_width)
         self.weight_act = uniform(acting, hidden, fan_in=hidden)  # by head: the actions, then what would be pushed
         self.bias_act = uniform(acting, fan_in=hidden)
         self.out_proj = linear(hidden, shape.d_model, residual_of=shape)
@@ -79,9 +79,7 @@ class StackRNN(Mixer):
             weight = torch.cat((across, across @ top), dim=1)  # W_hh (h + W_s s[top])
             acting = self.weight_act.to(wide), self.bias_act.to(wide)
             start = self.start(x, wide) if state is None else state
-            run = stack_rnn(
-                z, weight, *acting, start, context.reset, context.padding_mask, self.options.controller
-            )
+            run = stack_rnn(z, weight, *acting, start, context.reset, context.padding_mask, self.options.controller)
         context.note(actions=run.actions.transpose(0, 1), stack=run.tapes[:, :, :, 1:-1].transpose(0, 1))
         return self.out_proj(run.h.transpose(0, 1).to(x.dtype)), run.last
 
@@ -103,7 +101,7 @@ class StackRNN(Mixer):
         h, c = cell_step(self.options.controller, z, state.c)
         read = project(h, self.weight_act, self.bias_act).unflatten(-1, (self.shape.n_heads, -1))
         actions, pushed = read[..., : self.n_actions].softmax(dim=-1), read[..., self.n_actions :].sigmoid()
-        depth, cells = self.options.depth, []
+        depth, cells = self.options.stack_depth, []
         for i in range(depth):
             above = pushed if i == 0 else state.stack[:, :, i - 1]
             below = torch.zeros_like(pushed) if i == depth - 1 else state.stack[:, :, i + 1]
@@ -114,7 +112,11 @@ class StackRNN(Mixer):
     def start(self, x: Tensor, dtype: torch.dtype) -> StackState:
         batch, options = len(x), self.options
         has_c = options.controller == "lstm"
-        shapes = (self.hidden,), (self.hidden if has_c else 0,), (self.shape.n_heads, options.depth, options.width)
+        shapes = (
+            (self.hidden,),
+            (self.hidden if has_c else 0,),
+            (self.shape.n_heads, options.stack_depth, options.stack_width),
+        )
         return StackState(*(torch.zeros(batch, *shape, dtype=dtype, device=x.device) for shape in shapes))
 
 
@@ -133,8 +135,8 @@ register_layer(
     StackRNN,
     variants=(
         {},
-        {"depth": 4, "width": 2, "noop": True, "hidden": 6},
-        {"depth": 3, "controller": "lstm"},
-        {"depth": 1, "width": 3, "controller": "lstm", "noop": True},
+        {"stack_depth": 4, "stack_width": 2, "noop": True, "hidden": 6},
+        {"stack_depth": 3, "controller": "lstm"},
+        {"stack_depth": 1, "stack_width": 3, "controller": "lstm", "noop": True},
     ),
 )
