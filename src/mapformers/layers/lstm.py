@@ -13,8 +13,7 @@ from mapformers.errors import require
 from mapformers.modules.context import Context
 from mapformers.modules.layer import linear, register_layer
 from mapformers.modules.mixer import LayerOptions, Mixer
-from mapformers.ops.lstm import lstm
-from mapformers.ops.recurrent_cells import cell_step
+from mapformers.ops.lstm import lstm, lstm_loop
 
 
 @dataclass(frozen=True)
@@ -75,17 +74,10 @@ class LSTM(Mixer):
         return y, last[0]
 
     def reference(self, x: Tensor, context: Context) -> Tensor:
-        """Token by token."""
-        (h, c), outputs = self.start(x, x.dtype), []
-        for t in range(x.shape[1]):
-            if context.reset is not None:
-                h, c = (torch.where(context.reset[:, t, None], 0.0, s) for s in (h, c))
-            z = x[:, t] @ self.weight_ih.T + h @ self.weight_hh.T + self.bias
-            new = cell_step("lstm", z, c)
-            real = context.real_here()[:, t, None]
-            h, c = (torch.where(real, after, before) for after, before in zip(new, (h, c)))
-            outputs.append(h)
-        return self.out_proj(torch.stack(outputs, dim=1))
+        """The same in plain torch, token by token."""
+        z = nn.functional.linear(x.transpose(0, 1), self.weight_ih, self.bias)
+        y, _ = lstm_loop(z, self.weight_hh, *self.start(x, x.dtype), context.reset, context.padding_mask)
+        return self.out_proj(y.transpose(0, 1))
 
     def start(self, x: Tensor, dtype: torch.dtype) -> LSTMState:
         zeros = torch.zeros(len(x), self.hidden, dtype=dtype, device=x.device)

@@ -3,6 +3,7 @@
 The paper names it for Dyck: a stack beside the network, where MapFormers have one in their positions.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,8 +15,8 @@ from mapformers.errors import require
 from mapformers.modules.context import Context
 from mapformers.modules.layer import linear, register_layer
 from mapformers.modules.mixer import LayerOptions, Mixer
-from mapformers.ops.recurrent_cells import CELLS, cell_step
-from mapformers.ops.stack_rnn import StackState, stack_rnn
+from mapformers.ops.recurrent_cells import CELLS
+from mapformers.ops.stack_rnn import Run, StackState, stack_loop, stack_rnn
 
 
 @dataclass(frozen=True)
@@ -71,63 +72,35 @@ class StackRNN(Mixer):
         self.out_proj = linear(hidden, shape.d_model, residual_of=shape)
 
     def mix(self, x: Tensor, state: StackState | None, context: Context) -> tuple[Tensor, StackState]:
+        run = self.run(stack_rnn, x, state, context)
+        context.note(actions=run.actions.transpose(0, 1), stack=run.stacks.transpose(0, 1))
+        return self.out_proj(run.h.transpose(0, 1).to(x.dtype)), run.last
+
+    def reference(self, x: Tensor, context: Context) -> Tensor:
+        """The same in plain torch, token by token."""
+        return self.out_proj(self.run(stack_loop, x, None, context).h.transpose(0, 1).to(x.dtype))
+
+    def run(self, loop: Callable[..., Run], x: Tensor, state: StackState | None, context: Context) -> Run:
+        """What the tokens and the stack add to the gates is projected first: W_hh (h + W_s s[0]) = (W_hh, W_hh W_s)."""
         wide = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
             across, top = self.weight_hh.to(wide), self.weight_top.to(wide)
             bias = self.bias.to(wide) + across @ self.bias_top.to(wide)
             z = project(x.transpose(0, 1).to(wide), self.weight_ih.to(wide), bias)  # time first
-            weight = torch.cat((across, across @ top), dim=1)  # W_hh (h + W_s s[top])
-            acting = self.weight_act.to(wide), self.bias_act.to(wide)
+            weights = torch.cat((across, across @ top), dim=1), self.weight_act.to(wide), self.bias_act.to(wide)
             start = self.start(x, wide) if state is None else state
-            run = stack_rnn(z, weight, *acting, start, context.reset, context.padding_mask, self.options.controller)
-        context.note(actions=run.actions.transpose(0, 1), stack=run.tapes[:, :, :, 1:-1].transpose(0, 1))
-        return self.out_proj(run.h.transpose(0, 1).to(x.dtype)), run.last
-
-    def reference(self, x: Tensor, context: Context) -> Tensor:
-        """Token by token and cell by cell."""
-        state, outputs = self.start(x, x.dtype), []
-        for t in range(x.shape[1]):
-            if context.reset is not None:
-                fresh = self.start(x, x.dtype)
-                state = choose(context.reset[:, t], fresh, state)
-            state = choose(context.real_here()[:, t], self.step(x[:, t], state), state)
-            outputs.append(state.h)
-        return self.out_proj(torch.stack(outputs, dim=1))
-
-    def step(self, x: Tensor, state: StackState) -> StackState:
-        """The state after one token (B, d_model), as the equations have it."""
-        h_bar = state.h + project(state.stack[:, :, 0].flatten(1), self.weight_top, self.bias_top)
-        z = project(x, self.weight_ih) + project(h_bar, self.weight_hh, self.bias)
-        h, c = cell_step(self.options.controller, z, state.c)
-        read = project(h, self.weight_act, self.bias_act).unflatten(-1, (self.shape.n_heads, -1))
-        actions, pushed = read[..., : self.n_actions].softmax(dim=-1), read[..., self.n_actions :].sigmoid()
-        depth, cells = self.options.stack_depth, []
-        for i in range(depth):
-            above = pushed if i == 0 else state.stack[:, :, i - 1]
-            below = torch.zeros_like(pushed) if i == depth - 1 else state.stack[:, :, i + 1]
-            cell = actions[..., 0:1] * above + actions[..., 1:2] * below
-            cells.append(cell + actions[..., 2:3] * state.stack[:, :, i] if self.options.noop else cell)
-        return StackState(h, c, torch.stack(cells, dim=2))
+            return loop(z, *weights, start, context.reset, context.padding_mask, self.options.controller)
 
     def start(self, x: Tensor, dtype: torch.dtype) -> StackState:
-        batch, options = len(x), self.options
-        has_c = options.controller == "lstm"
-        shapes = (
-            (self.hidden,),
-            (self.hidden if has_c else 0,),
-            (self.shape.n_heads, options.stack_depth, options.stack_width),
-        )
-        return StackState(*(torch.zeros(batch, *shape, dtype=dtype, device=x.device) for shape in shapes))
+        options, hidden = self.options, self.hidden
+        stack = (self.shape.n_heads, options.stack_depth, options.stack_width)
+        sizes = (hidden,), (hidden if options.controller == "lstm" else 0,), stack
+        return StackState(*(torch.zeros(len(x), *size, dtype=dtype, device=x.device) for size in sizes))
 
 
 def uniform(*shape: int, fan_in: int) -> nn.Parameter:
     """U(±fan_in^−½), the start of torch's own recurrent networks and projections."""
     return nn.Parameter(torch.empty(*shape).uniform_(-(fan_in**-0.5), fan_in**-0.5))
-
-
-def choose(where: Tensor, one: StackState, other: StackState) -> StackState:
-    """``one`` in the rows that are True (B), ``other`` elsewhere."""
-    return StackState(*(torch.where(where.view(-1, *(1,) * (a.dim() - 1)), a, b) for a, b in zip(one, other)))
 
 
 register_layer(

@@ -7,7 +7,7 @@ compiler unrolls it. This loop is for those.
 import torch
 from torch import Tensor
 
-from mapformers.ops.recurrent_cells import CELLS, found
+from mapformers.ops.recurrent_cells import CELLS, cell_step, found
 
 CELL = CELLS["lstm"]
 
@@ -23,6 +23,20 @@ def lstm(
     keep = None if reset is None else ~reset.T.unsqueeze(-1)
     y, cells, _ = _lstm(z, weight, h, c, keep, None if real is None else real.T.unsqueeze(-1))
     return y, cells[-1]
+
+
+def lstm_loop(
+    z: Tensor, weight: Tensor, h: Tensor, c: Tensor, reset: Tensor | None = None, real: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same in plain torch: what :func:`lstm` must equal."""
+    outputs = []
+    for t, z_t in enumerate(z):
+        if reset is not None:
+            h, c = (torch.where(reset[:, t, None], 0.0, state) for state in (h, c))
+        after = cell_step("lstm", z_t + h @ weight.T, c)
+        h, c = after if real is None else (torch.where(real[:, t, None], a, b) for a, b in zip(after, (h, c)))
+        outputs.append(h)
+    return torch.stack(outputs), c
 
 
 @torch.library.custom_op("mapformers::lstm", mutates_args=())
