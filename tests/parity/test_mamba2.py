@@ -103,7 +103,7 @@ def test_packed_documents_are_theirs_one_by_one():
 
 
 def test_it_starts_as_the_authors_code_does():
-    layer = Mamba2(512, head_dim=4)  # 256 heads
+    layer = Mamba2(512, channels_per_head=4)  # 256 heads
     assert layer.D.eq(1).all() and layer.norm.gain.eq(1).all()
     rates = layer.A_log.exp()
     assert 1 <= rates.min() < 1.5 and 15.5 < rates.max() <= 16.001 and abs(rates.mean() - 8.5) < 1
@@ -117,6 +117,12 @@ def test_rates_steps_and_skips_do_not_decay():
     _, plain = split_parameters(layer)
     assert {id(layer.A_log), id(layer.D), id(layer.dt_bias)} <= {id(p) for p in plain}
     assert not any(layer.in_proj.weight is p for p in plain)
+
+
+def test_heads_are_those_of_attention_times_expand_unless_sized():
+    assert [len(Mamba2(64, n, expand=e).A_log) for n, e in ((1, 2), (4, 2), (2, 3))] == [2, 8, 6]
+    assert len(Mamba2(64, 2, head_dim=24).A_log) == 4
+    assert len(Mamba2(64, 2, channels_per_head=16).A_log) == 8
 
 
 def test_heads_that_do_not_divide_the_channels_are_refused():

@@ -132,7 +132,7 @@ class Mamba2(Mixer):
         causal: False: a token also sees later ones, where the layer can.
         d_state: Numbers of state per channel, N.
         expand: Channels over d_model, E.
-        channels_per_head: Channels that share a step Δ and a decay, P (None: head_dim, so that there are expand × n_heads of them).
+        channels_per_head: Channels of a head, which share a step Δ and a decay, P (None: so many that there are expand × n_heads heads).
         conv: A causal convolution over the last few tokens of x, B and C.
         conv_size: Tokens that the convolution sees.
     """

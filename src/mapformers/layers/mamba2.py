@@ -28,7 +28,7 @@ class Mamba2Options(LayerOptions):
     expand: int = 2
     """Channels over d_model, E."""
     channels_per_head: int | None = None
-    """Channels that share a step Δ and a decay, P (None: head_dim, so that there are expand × n_heads of them)."""
+    """Channels of a head, which share a step Δ and a decay, P (None: so many that there are expand × n_heads heads)."""
     conv: bool = True
     """A causal convolution over the last few tokens of x, B and C."""
     conv_size: int = 4
@@ -61,7 +61,7 @@ class Mamba2(Mixer):
         super().__init__(*args, **kwargs)
         shape, options = self.shape, self.options
         self.channels = options.expand * shape.d_model
-        size = shape.head_dim if options.channels_per_head is None else options.channels_per_head
+        size = options.channels_per_head or max(1, shape.d_model // shape.n_heads)
         require(
             self.channels % size == 0,
             f"{self.channels} channels cannot be divided into heads of {size}; change channels_per_head.",
