@@ -48,7 +48,8 @@ def told(case: Case, tokens: Tensor) -> dict[str, Tensor]:
 def test_every_row_of_the_paper_is_a_class():
     offered = {name: getattr(mf.layers, LAYERS[name].layer.__name__) for name in mf.list_models()}
     assert {cls.__name__ for cls in offered.values()} == {
-        "CoPE", "MAmPa", "Mamba", "MapEM", "MapEMNC", "MapWM", "MapWMNC", "NoPE", "PaTH", "RoPE", "TAPE", "TemT",
+        "CoPE", "LSTM", "MAmPa", "Mamba", "Mamba2", "MapEM", "MapEMNC", "MapWM", "MapWMNC", "NoPE", "PaTH", "RoPE",
+        "StackRNN", "TAPE", "TemT",
     }  # fmt: skip
     assert set(mf.layers.classes()) <= set(dir(mf.layers))
     with pytest.raises(AttributeError, match="MapWM"):
@@ -167,7 +168,7 @@ def test_read_both_ways_mapwm_is_the_displacement_between_any_two_tokens(self_ke
 
 
 def test_who_cannot_read_both_ways_says_so():
-    for name in set(mf.list_models()) & {"cope", "path", "mamba", "mampa"}:
+    for name in set(mf.list_models()) & {"cope", "path", "mamba", "mamba2", "mampa", "lstm", "stack-rnn"}:
         with pytest.raises(UserError, match="in one direction"):
             LAYERS[name].layer(WIDTH, HEADS, causal=False)
     with pytest.raises(UserError, match="in one direction"):

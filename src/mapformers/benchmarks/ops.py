@@ -17,6 +17,7 @@ from mapformers.ops.conjunctive_attention import conjunctive_reference
 from mapformers.ops.contextual_attention import contextual_reference
 from mapformers.ops.rotation_products.reference import apply_in_order
 from mapformers.ops.selective_scan import selective_loop
+from mapformers.ops.stack_rnn import stack_loop
 from mapformers.ops.visibility import Visibility
 
 SMALL_SIZE = Size("small", 1, 64, 1, 32, 256)
@@ -82,6 +83,7 @@ PIECES = {
         ),
         Piece("contextual attention", "cope", {"mapformers.layers.cope:contextual_attention": plain_contextual}),
         Piece("selective scan", "mamba", {"mapformers.modules.ssm:selective_scan": selective_loop}),
+        Piece("Stack-RNN", "stack-rnn", {"mapformers.layers.stack_rnn:stack_rnn": stack_loop}),
         Piece("products of SO(4)", "mapem-nc", PLAIN_PRODUCTS),
         Piece("products of SO(8)", "mapem-nc block=8", PLAIN_PRODUCTS),
     )

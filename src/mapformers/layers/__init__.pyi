@@ -53,6 +53,34 @@ class CoPE(Mixer):
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
     def reference(self, x: Tensor, context: Context) -> Tensor: ...
 
+class LSTM(Mixer):
+    """(i, f, g, o) = W_ih x_t + W_hh h_{t−1} + b; c_t = σ(f) c_{t−1} + σ(i) tanh(g); h_t = σ(o) tanh(c_t).
+
+    As `torch.nn.LSTM` computes it and starts it, with one bias in place of two that are added. h_t is
+    projected back to d_model. It sits in the same block as attention (norm, mixer, norm, MLP): with H = d_model a block
+    has 17·d_model² weights, and one of attention 12.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        hidden: Size of the hidden state, H (None: n_heads × head_dim, which is d_model unless head_dim is given).
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        hidden: int | None = None,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
 class Mamba(Mixer):
     """Ā_t = exp(−|Δ_t| exp(A_log)), diagonal and real: it can forget, and cannot turn back (A.3).
 
@@ -87,6 +115,46 @@ class Mamba(Mixer):
         dt_rank: int | None = None,
         delta: Literal['softplus', 'signed'] = 'softplus',
         input_gate: Literal['delta', 'none'] = 'delta',
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class Mamba2(Mixer):
+    """h_t = exp(−Δ_t exp(A_log)) h_{t−1} + Δ_t B_t x_tᵀ, y_t = C_tᵀ h_t + D x_t: one Δ, A and D per head.
+
+    (z, x, B, C, Δ) = in_proj(u); x, B, C = SiLU(conv(·)); Δ = softplus(Δ + dt_bias);
+    out = out_proj(RMSNorm(y ⊙ SiLU(z))). B and C are those of all heads (one group). Names and shapes of the weights
+    are those of the authors' code. There is no MLP: 8.4·d_model² weights at d_model 64, where a block of attention has
+    12·d_model².
+
+    Since a decay is one number per head, the recurrence is attention without softmax under a decaying mask
+    (:func:`~mapformers.ops.linear_attention.linear_attention`): products of matrices, and no scan.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        d_state: Numbers of state per channel, N.
+        expand: Channels over d_model, E.
+        channels_per_head: Channels of a head, which share a step Δ and a decay, P (None: so many that there are expand × n_heads heads).
+        conv: A causal convolution over the last few tokens of x, B and C.
+        conv_size: Tokens that the convolution sees.
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        d_state: int = 64,
+        expand: int = 2,
+        channels_per_head: int | None = None,
+        conv: bool = True,
+        conv_size: int = 4,
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
     def reference(self, x: Tensor, context: Context) -> Tensor: ...
@@ -436,6 +504,47 @@ class RoPE(Mixer):
         init: Literal['copying', 'ordinary'] = 'copying',
         self_key: bool = True,
         rope_base: float = 10000.0,
+    ) -> None: ...
+    def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
+    def reference(self, x: Tensor, context: Context) -> Tensor: ...
+
+class StackRNN(Mixer):
+    """s_t[i] = a_push s_{t−1}[i − 1] + a_pop s_{t−1}[i + 1] (+ a_noop s_{t−1}[i]): a stack that is moved by a mean.
+
+    h_t = cell(x_t, h_{t−1} + W_s s_{t−1}[0]), a = softmax(W_a h_t), what is pushed is s_{t−1}[−1] = σ(W_n h_t), and
+    below the bottom there is 0. The equations are those of Suzgun et al. (2019) with the softmax gate, after Joulin &
+    Mikolov (2015); ``controller="lstm"`` is their Stack-LSTM, and they have no no-op. Each head has a stack and actions
+    of its own; theirs is one head. As there, h_t has not seen the stack that its own actions make. So to know the top
+    after a pop, h itself keeps the top, and the stack what lies below (`tests/unit/test_stack_by_hand.py`).
+
+    It starts as `torch.nn.RNN`, `LSTM` and `Linear` do, and sits in the same block as attention (norm, mixer, norm,
+    MLP): with H = d_model = 64 a block has 11.4·d_model² weights, with an LSTM 17.4, and one of attention 12.
+
+    Args:
+        d_model: Width of the activations.
+        n_heads: Heads, each with a map or a state of its own.
+        head_dim: Size of a head (None: d_model / n_heads).
+        n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
+        causal: False: a token also sees later ones, where the layer can.
+        controller: What reads the stack and decides: a plain recurrent network, or an LSTM.
+        noop: A third action beside push and pop, that leaves the stack as it is.
+        stack_depth: Cells of a stack. What is pushed into a full stack takes the place of what lies at its bottom, which is lost.
+        stack_width: Numbers in a cell.
+        hidden: Size of the hidden state, H (None: n_heads × head_dim, which is d_model unless head_dim is given).
+    """
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int = 1,
+        *,
+        head_dim: int | None = None,
+        n_layers: int = 1,
+        causal: bool = True,
+        controller: Literal['rnn', 'lstm'] = 'rnn',
+        noop: bool = False,
+        stack_depth: int = 64,
+        stack_width: int = 8,
+        hidden: int | None = None,
     ) -> None: ...
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]: ...
     def reference(self, x: Tensor, context: Context) -> Tensor: ...
