@@ -7,10 +7,11 @@ from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.collect import Collected, collect
 from mapformers.recipes.measures import Curve, GridMeasure, Measure, Splits
 from mapformers.recipes.recipe import RECIPES, Cell, Recipe, Row, register_recipe
-from mapformers.recipes.views import BarView, CurveView, GridView, LineView, SliceView, TableView, View
+from mapformers.recipes.views import AlongWorlds, BarView, CurveView, GridView, LineView, SliceView, TableView, View
 
 __all__ = [
     "RECIPES",
+    "AlongWorlds",
     "At",
     "BarView",
     "Cell",

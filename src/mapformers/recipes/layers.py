@@ -2,7 +2,7 @@
 
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
-from mapformers.recipes.table2 import BASELINE, DENSE, IID, SPARSE
+from mapformers.recipes.paper_tables import THREE, rate
 from mapformers.recipes.views import CurveView, TableView
 
 WORLD = "2D, 64 steps"
@@ -13,12 +13,12 @@ LAYERS_TABLE = register_recipe(
         task="navigation",
         worlds={WORLD: {"dims": 2, "steps": 64, "grid": 32, "edges": "torus"}},
         rows=(
-            Row("NoPE", "nope", BASELINE),
-            Row("RoPE", "rope", BASELINE),
-            Row("CoPE", "cope", BASELINE),
-            Row("TAPE", "tape", BASELINE),
-            Row("PaTH", "path", BASELINE),
-            Row("Mamba", "mamba", {"d_state": 32, **BASELINE}),
+            Row("NoPE", "nope", rate(1e-3)),
+            Row("RoPE", "rope", rate(1e-3)),
+            Row("CoPE", "cope", rate(1e-3)),
+            Row("TAPE", "tape", rate(1e-3)),
+            Row("PaTH", "path", rate(1e-3)),
+            Row("Mamba", "mamba", {"d_state": 32, **rate(1e-3)}),
             Row("MAmPa", "mampa"),
             Row("TEM-t (told the actions)", "tem-t"),
             Row("MapWM", "mapwm"),
@@ -32,7 +32,7 @@ LAYERS_TABLE = register_recipe(
             Row("MapEM-NC-s", "mapem-nc", {"attend": "s"}),
             Row("MapEM-NC-s, earlier keys", "mapem-nc", {"attend": "s", "self_key": False}),
         ),
-        measures=(Splits({IID: "IID", DENSE: "OOD-dense", SPARSE: "OOD-sparse"}), Curve()),
+        measures=(Splits(THREE), Curve()),
         views=(TableView(), CurveView()),
         finding=f"In larger and emptier worlds MapWM recalls {{MapWM | {WORLD} | ood-sparse}}, PaTH "
         f"{{PaTH | {WORLD} | ood-sparse}} and RoPE {{RoPE | {WORLD} | ood-sparse}}.",

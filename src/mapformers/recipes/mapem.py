@@ -2,7 +2,7 @@
 
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
-from mapformers.recipes.table2 import HEADINGS
+from mapformers.recipes.paper_tables import NAVIGATION
 from mapformers.recipes.views import CurveView, TableView
 
 EARLIER = {"self_key": False}
@@ -18,7 +18,7 @@ MAPEM = register_recipe(
             Row("MapEM-s", "mapem", {"attend": "s"}),
             Row("MapEM-s, earlier keys", "mapem", {"attend": "s", **EARLIER}),
         ),
-        measures=(Splits(HEADINGS), Curve()),
+        measures=(Splits(NAVIGATION), Curve()),
         views=(TableView(), CurveView()),
         finding="MapEM-os recalls {MapEM-os | 2D | iid} on iid sequences, {MapEM-os, earlier keys | 2D | iid} with "
         "strictly earlier keys; structure alone {MapEM-s | 2D | iid} and {MapEM-s, earlier keys | 2D | iid}.",

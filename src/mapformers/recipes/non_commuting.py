@@ -2,7 +2,7 @@
 
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
-from mapformers.recipes.table2 import BASELINE, DENSE, IID, SPARSE
+from mapformers.recipes.paper_tables import THREE, rate
 from mapformers.recipes.views import CurveView, TableView
 
 STRUCTURE = {"attend": "s"}
@@ -13,7 +13,7 @@ NON_COMMUTING = register_recipe(
         task="graph",
         worlds={"dihedral": {"world": "dihedral", "steps": 64}},
         rows=(
-            Row("RoPE", "rope", BASELINE),
+            Row("RoPE", "rope", rate(1e-3)),
             Row("MapWM", "mapwm", {"rank": 3}),
             Row("MapEM-os", "mapem", {"rank": 3}),
             Row("MapEM-s", "mapem", {"rank": 3, **STRUCTURE}),
@@ -21,7 +21,7 @@ NON_COMMUTING = register_recipe(
             Row("MapEM-NC-4-os", "mapem-nc"),
             Row("MapEM-NC-4-s", "mapem-nc", STRUCTURE),
         ),
-        measures=(Splits({IID: "IID", DENSE: "OOD-dense", SPARSE: "OOD-sparse"}), Curve()),
+        measures=(Splits(THREE), Curve()),
         views=(TableView(), CurveView()),
         finding="On iid sequences MapWM, whose movements commute, recalls {MapWM | dihedral | iid}, MapWM-NC, whose "
         "movements need not, {MapWM-NC-4 | dihedral | iid}.",

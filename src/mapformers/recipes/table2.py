@@ -1,25 +1,28 @@
 """`table2`: accuracy on 1D and 2D navigation (table 2 of the paper)."""
 
+from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.recipe import Paper, Recipe, Row, register_recipe
-from mapformers.recipes.views import TableView
+from mapformers.recipes.paper_tables import DEEP, DENSE, IID, LOG_N, NAVIGATION, SPARSE, figures, paper_figures, rate
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
+from mapformers.recipes.views import BarView, CurveView, TableView
 
-IID, DENSE, SPARSE, SPARSE_512 = "iid", "ood-dense", "ood-sparse", "ood-sparse-512"
-HEADINGS = {IID: "IID", DENSE: "OOD-dense", SPARSE: "OOD-sparse", SPARSE_512: "OOD-sparse-512"}
-
-# Printed figures, in the order 1D (iid, dense, sparse), 2D (iid, dense, sparse).
-PRINTED: dict[str, tuple[Paper, ...]] = {
+PRINTED = {  # 1D (iid, dense, sparse), 2D (iid, dense, sparse)
     "MapEM-o": ((0.14, 0.03), (0.20, 0.01), (0.12, 0.03), (0.16, 0.02), (0.08, 0.01), (0.08, 0.01)),
     "RoPE (1L)": ((0.25, 0.03), (0.40, 0.05), (0.16, 0.02), (0.46, 0.01), (0.52, 0.02), (0.39, 0.01)),
+    "RoPE (4L)": ((0.95, 0.01), (0.97, 0.01), (0.70, 0.03), (0.82, 0.05), (0.87, 0.03), (0.68, 0.03)),
+    "TAPE (1L)": ((0.23, 0.01), (0.40, 0.02), (0.15, 0.03), (0.37, 0.01), (0.45, 0.02), (0.35, 0.02)),
+    "TAPE (4L)": ((0.93, 0.02), (0.96, 0.03), (0.67, 0.01), (0.65, 0.02), (0.68, 0.01), (0.53, 0.02)),
+    "CoPE (1L)": ((0.63, 0.21), (0.71, 0.21), (0.47, 0.22), (0.65, 0.03), (0.71, 0.04), (0.56, 0.04)),
+    "CoPE (4L)": ((0.88, 0.01), (0.91, 0.02), (0.65, 0.05), (0.76, 0.01), (0.86, 0.01), (0.70, 0.01)),
+    "PathAtt (1L)": ((0.99, 0.00), (0.99, 0.00), (0.98, 0.00), (0.64, 0.04), (0.70, 0.05), (0.53, 0.05)),
     "MapWM-r1": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (0.66, 0.02), (0.74, 0.01), (0.62, 0.03)),
-    "MapWM-r2": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (0.99, 0.01)),
-    "MapEM-os": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00)),
-    "MapEM-s": ((1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00), (1.00, 0.00)),
+    "MapWM-r2": (*figures(1.00, 1.00, 1.00, 1.00, 1.00), (0.99, 0.01)),
+    "MapEM-os": figures(1.00, 1.00, 1.00, 1.00, 1.00, 1.00),
+    "MapEM-s": figures(1.00, 1.00, 1.00, 1.00, 1.00, 1.00),
 }
 PLACES = [(world, split) for world in ("1D", "2D") for split in (IID, DENSE, SPARSE)]
-
-# Of 1e-3, 3e-3 and 6e-3 the one with which one-layer RoPE is best on iid within the same sequences.
-BASELINE = {"lr": 1e-3}
+BASELINES = ("RoPE (1L)", "RoPE (4L)", "TAPE (1L)", "TAPE (4L)", "CoPE (1L)", "CoPE (4L)", "PathAtt (1L)")
+OURS = ("MapWM-r2", "MapEM-os", "MapEM-s")
 
 TABLE2 = register_recipe(
     Recipe(
@@ -27,16 +30,52 @@ TABLE2 = register_recipe(
         task="navigation",
         worlds={"1D": {"dims": 1}, "2D": {"dims": 2}},
         rows=(
-            Row("MapEM-o", "mapem", {"attend": "o", **BASELINE}),
-            Row("RoPE (1L)", "rope", BASELINE),
+            Row("MapEM-o", "mapem", {"attend": "o", **rate(1e-3)}),
+            Row("RoPE (1L)", "rope", rate(1e-3)),
+            Row("RoPE (4L)", "rope", {**DEEP, **rate(1e-3)}),
+            Row("TAPE (1L)", "tape", rate(1e-3)),
+            Row("TAPE (4L)", "tape", {**DEEP, **rate(1e-3)}),
+            Row("CoPE (1L)", "cope", rate(1e-3)),
+            Row("CoPE (4L)", "cope", {**DEEP, **rate(1e-3)}),
+            Row("PathAtt (1L)", "path", rate(1e-3)),
             Row("MapWM-r1", "mapwm", {"rank": 1}),
             Row("MapWM-r2", "mapwm", {"rank": 2}),
             Row("MapEM-os", "mapem", {"attend": "os"}),
             Row("MapEM-s", "mapem", {"attend": "s"}),
+            Row("MapWM-r2, log n", "mapwm", {"rank": 2, **LOG_N}),
+            Row("MapEM-os, log n", "mapem", {"attend": "os", **LOG_N}),
+            Row("MapEM-s, log n", "mapem", {"attend": "s", **LOG_N}),
         ),
-        measures=(Splits(HEADINGS), Curve()),
-        views=(TableView(),),
-        paper={(row, *place): figure for row, figures in PRINTED.items() for place, figure in zip(PLACES, figures)},
+        measures=(Splits(NAVIGATION, also=("accuracy_objects",)), Curve()),
+        views=(TableView(), BarView(), CurveView(together=True), CurveView()),
+        paper=paper_figures(PRINTED, PLACES),
+        claims=(
+            *(
+                Claim(f"{row} solves {world}.", better=At(row, world, IID), at_least=0.99)
+                for world in ("1D", "2D")
+                for row in OURS
+            ),
+            *(
+                Claim(f"{row} carries over to larger, emptier {world} worlds.", At(row, world, SPARSE), at_least=0.95)
+                for world in ("1D", "2D")
+                for row in OURS
+            ),
+            *(
+                Claim(
+                    f"A map beats {row} in larger, emptier 2D worlds.",
+                    At("MapWM-r2", "2D", SPARSE),
+                    At(row, "2D", SPARSE),
+                )
+                for row in BASELINES
+            ),
+            Claim(
+                "A map of two dimensions needs two.", At("MapWM-r2", "2D", IID), At("MapWM-r1", "2D", IID), margin=0.1
+            ),
+            Claim("In 1D one dimension is enough.", At("MapWM-r1", "1D", IID), at_least=0.99),
+            Claim("PathAtt follows a line, not a plane.", At("PathAtt (1L)", "1D", IID), At("PathAtt (1L)", "2D", IID)),
+            Claim("Depth helps RoPE.", At("RoPE (4L)", "2D", IID), At("RoPE (1L)", "2D", IID)),
+            Claim("Content without position is no map.", At("RoPE (1L)", "2D", IID), At("MapEM-o", "2D", IID)),
+        ),
         finding="In larger and emptier 2D worlds than it was trained in, MapWM with a map of two dimensions recalls "
         "{MapWM-r2 | 2D | ood-sparse} of what it saw, RoPE {RoPE (1L) | 2D | ood-sparse}.",
     )

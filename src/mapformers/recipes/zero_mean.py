@@ -2,7 +2,7 @@
 
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
-from mapformers.recipes.table2 import HEADINGS
+from mapformers.recipes.paper_tables import NAVIGATION
 from mapformers.recipes.views import TableView
 
 ZERO_MEAN = register_recipe(
@@ -14,7 +14,7 @@ ZERO_MEAN = register_recipe(
             Row("mean held at zero", "mapwm", {"rank": 2, "zero_mean_steps": 250}),
             Row("mean free", "mapwm", {"rank": 2, "zero_mean_steps": 0}),
         ),
-        measures=(Splits(HEADINGS), Curve()),
+        measures=(Splits(NAVIGATION), Curve()),
         views=(TableView(),),
         finding="With the mean movement held at zero in the first 250 steps MapWM recalls "
         "{mean held at zero | 2D | iid} on iid sequences, without {mean free | 2D | iid}.",

@@ -100,6 +100,40 @@ class LineView(View):
 
 
 @dataclass(frozen=True)
+class AlongWorlds(View):
+    """A figure of one split over worlds that differ in one number: a line per row.
+
+    ``number``  what the number is, such as "steps of a walk".
+    ``worlds``  number -> the world that has it.
+    """
+
+    number: str
+    worlds: Mapping[float, str]
+    split: str = "iid"
+    log: bool = False
+
+    @property
+    def caption(self) -> str:
+        return f"{self.split} over {self.number}"
+
+    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+        number_of = {world: number for number, world in self.worlds.items()}
+        found = [each for each in in_order(recipe, record) if each.split == self.split and each.world in number_of]
+
+        def draw(path: Path) -> None:
+            from mapformers.reports.series import Frame, Series, draw_series
+
+            lines: dict[str, Series] = {}
+            for each in found:
+                points = lines.setdefault(each.line(), Series()).points
+                points.append((number_of[each.world], each.ours.mean, each.ours.std))
+            frame = Frame(self.number, recipe.metric, log=self.log, share=not recipe.lower_is_better)
+            draw_series({"": lines}, path, frame)
+
+        return {file_name(recipe.name, self.split, "over", self.number): draw} if found else {}
+
+
+@dataclass(frozen=True)
 class Found:
     """A figure of a recipe's record, and the paper's where it has one."""
 

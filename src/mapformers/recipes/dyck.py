@@ -1,0 +1,74 @@
+"""`dyck`: valid continuations of Dyck-2, at lengths and depths beyond training (figs. 2a, 2b, B.4)."""
+
+from mapformers.recipes.claims import At, Claim
+from mapformers.recipes.measures import Curve, GridMeasure, Splits
+from mapformers.recipes.paper_tables import IID, TWO
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
+from mapformers.recipes.views import CurveView, GridView, SliceView, TableView
+
+ONE_LAYER, TWO_LAYERS = "1 layer", "2 layers"
+AXES = {"rows": "length", "row_values": (32, 48, 64, 96, 128), "columns": "depth", "column_values": (4, 6, 8, 12, 16)}
+F1 = GridMeasure(**AXES, metric="f1", n_sequences=128, label="F1")
+CLOSER = GridMeasure(**AXES, metric="closer_accuracy", n_sequences=128, label="closer accuracy")
+OURS = ("MapWM", "MapEM-os", "MapEM-s")
+SPLITS = {
+    IID: "IID",
+    "ood-long": "L 128, D 4",
+    "ood-deep": "L 32, D 12",
+    "ood-long-deep": "L 128, D 12",
+    "ood-long-deeper": "L 128, D 16",
+}
+
+DYCK = register_recipe(
+    Recipe(
+        name="dyck",
+        task="dyck",
+        worlds={ONE_LAYER: {}, TWO_LAYERS: TWO},
+        rows=(
+            Row("RoPE", "rope"),
+            Row("TAPE", "tape"),
+            Row("CoPE", "cope"),
+            Row("PathAtt", "path"),
+            Row("MapWM", "mapwm"),
+            Row("MapEM-os", "mapem", {"attend": "os"}),
+            Row("MapEM-s", "mapem", {"attend": "s"}),
+            Row("LSTM", "lstm"),
+            Row("Stack-RNN", "stack-rnn"),
+            Row("RoPE, next token", "rope", {"loss": "next-token"}),
+            Row("MapWM, next token", "mapwm", {"loss": "next-token"}),
+        ),
+        measures=(Splits(SPLITS, metric="f1", also=("closer_accuracy",)), Curve("f1"), F1, CLOSER),
+        views=(
+            TableView(),
+            SliceView(F1, along="length", at=4, trained=32),
+            SliceView(F1, along="depth", at=32, trained=4),
+            GridView(F1),
+            GridView(CLOSER),
+            CurveView(),
+        ),
+        claims=(
+            *(
+                Claim(f"One layer of {row} at {place}.", At(row, ONE_LAYER, split), at_least=least)
+                for row in OURS
+                for split, place, least in (
+                    ("ood-long", "length 128", 0.99),
+                    ("ood-deep", "depth 12", 0.99),
+                    ("ood-long-deep", "length 128 and depth 12", 0.98),
+                )
+            ),
+            *(
+                Claim(
+                    f"One layer of MapWM beats {layers} of {row} on long and deep sequences.",
+                    At("MapWM", ONE_LAYER, "ood-long-deep"),
+                    At(row, world, "ood-long-deep"),
+                )
+                for row in ("RoPE", "TAPE", "CoPE", "PathAtt")
+                for layers, world in (("one layer", ONE_LAYER), ("two layers", TWO_LAYERS))
+            ),
+            Claim("Two layers of RoPE learn iid.", At("RoPE", TWO_LAYERS, IID), at_least=0.99),
+            Claim("Two layers of RoPE do not carry over.", At("RoPE", TWO_LAYERS, "ood-long-deep"), at_most=0.95),
+        ),
+        finding=f"At length 128 and depth 12 one layer of MapWM has an F1 of {{MapWM | {ONE_LAYER} | ood-long-deep}}, "
+        f"two layers of RoPE {{RoPE | {TWO_LAYERS} | ood-long-deep}}.",
+    )
+)

@@ -1,0 +1,57 @@
+"""`family`: walks in family trees, whose relations do not commute (D.2, D.3)."""
+
+from mapformers.recipes.claims import At, Claim
+from mapformers.recipes.measures import Curve, Splits
+from mapformers.recipes.paper_tables import IID, SPARSE, figures, paper_figures, rate
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
+from mapformers.recipes.views import BarView, CurveView, TableView
+
+FRESH, FIXED = "fresh trees", "one tree"
+PRINTED = {
+    "RoPE": ((0.49, 0.03), (0.40, 0.04)),
+    "MapWM": ((0.69, 0.05), (0.58, 0.04)),
+    "MapEM": ((0.72, 0.04), (0.61, 0.03)),
+    "MapEM-NC-3": ((0.81, 0.02), (0.73, 0.01)),
+    "MapEM-NC-4": ((0.88, 0.01), (0.80, 0.01)),
+    "MapEM-NC-6": ((0.97, 0.01), (0.85, 0.00)),
+    "MapEM-NC-8": (*figures(1.00), (0.91, 0.02)),
+}
+BLOCKS = (3, 4, 6, 8)
+SPLITS = {IID: "IID", SPARSE: "OOD-sparse", "ood-deep": "OOD-deep"}
+# The paper does not say whether every sequence has a family of its own, so its figures stand beside both worlds.
+PLACES = [(world, split) for world in (FRESH, FIXED) for split in (IID, SPARSE)]
+
+FAMILY = register_recipe(
+    Recipe(
+        name="family",
+        task="family-tree",
+        worlds={FRESH: {"trees": "fresh"}, FIXED: {"trees": "fixed"}},
+        rows=(
+            Row("RoPE", "rope", rate(1e-3)),
+            Row("MapWM", "mapwm"),
+            Row("MapEM", "mapem"),
+            *(Row(f"MapEM-NC-{n}", "mapem-nc", {"block": n}) for n in BLOCKS),
+            Row("MapWM-NC-4", "mapwm-nc", {"block": 4}),
+            Row("MapWM-NC-8", "mapwm-nc", {"block": 8}),
+        ),
+        measures=(Splits(SPLITS), Curve()),
+        views=(TableView(), BarView(), CurveView(together=True)),
+        paper=paper_figures({row: (*pair, *pair) for row, pair in PRINTED.items()}, PLACES),
+        claims=(
+            *(
+                Claim(
+                    f"SO({large}) holds more than SO({small}).",
+                    At(f"MapEM-NC-{large}", FRESH, IID),
+                    At(f"MapEM-NC-{small}", FRESH, IID),
+                )
+                for small, large in zip(BLOCKS, BLOCKS[1:])
+            ),
+            Claim("Who need not commute beats who must.", At("MapEM-NC-4", FRESH, IID), At("MapEM", FRESH, IID)),
+            Claim("A commuting map still beats none.", At("MapEM", FRESH, IID), At("RoPE", FRESH, IID)),
+            Claim("SO(8) is near the ceiling.", At("MapEM-NC-8", FRESH, IID), at_least=0.955),
+            Claim("Working memory need not commute either.", At("MapWM-NC-8", FRESH, IID), At("MapWM", FRESH, IID)),
+        ),
+        finding=f"With fresh trees MapEM-NC-8 recalls {{MapEM-NC-8 | {FRESH} | iid}} on iid sequences, the commuting "
+        f"MapEM {{MapEM | {FRESH} | iid}}; the best player reaches 0.985.",
+    )
+)

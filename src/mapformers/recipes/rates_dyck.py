@@ -1,0 +1,20 @@
+"""`rates-dyck`: each row of `dyck` at three learning rates, on seed 100 and a quarter of the budget (to choose)."""
+
+from mapformers.recipes.dyck import DYCK
+from mapformers.recipes.measures import Curve, Splits
+from mapformers.recipes.paper_tables import IID
+from mapformers.recipes.rates_table2 import RATES
+from mapformers.recipes.recipe import Recipe, register_recipe
+from mapformers.recipes.views import TableView
+
+RATES_DYCK = register_recipe(
+    Recipe(
+        name="rates-dyck",
+        task="dyck",
+        worlds={name: {**settings, "sequences": 32_000} for name, settings in DYCK.worlds.items()},
+        rows=[row for row in DYCK.rows if "loss" not in row.settings],
+        sweep={"lr": RATES},
+        measures=(Splits({IID: "IID"}, metric="f1"), Curve("f1")),
+        views=(TableView(),),
+    )
+)

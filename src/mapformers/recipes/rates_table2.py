@@ -1,0 +1,32 @@
+"""`rates-table2`: each row of table 2 at three learning rates, on seed 100 and a quarter of the budget (to choose)."""
+
+from mapformers.recipes.measures import Curve, Splits
+from mapformers.recipes.paper_tables import DEEP, IID
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
+from mapformers.recipes.views import TableView
+
+RATES = (3e-4, 1e-3, 3e-3)
+
+RATES_TABLE2 = register_recipe(
+    Recipe(
+        name="rates-table2",
+        task="navigation",
+        worlds={"2D": {"dims": 2, "sequences": 10_000}},
+        rows=(
+            Row("MapEM-o", "mapem", {"attend": "o"}),
+            Row("RoPE (1L)", "rope"),
+            Row("TAPE (1L)", "tape"),
+            Row("CoPE (1L)", "cope"),
+            Row("PathAtt (1L)", "path"),
+            Row("MapWM-r2", "mapwm"),
+            Row("MapEM-os", "mapem"),
+            Row("MapEM-s", "mapem", {"attend": "s"}),
+            Row("RoPE (4L)", "rope", DEEP),
+            Row("CoPE (4L)", "cope", DEEP),
+            Row("TAPE (4L)", "tape", DEEP),
+        ),
+        sweep={"lr": RATES},
+        measures=(Splits({IID: "IID"}), Curve()),
+        views=(TableView(),),
+    )
+)

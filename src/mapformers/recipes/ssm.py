@@ -1,0 +1,52 @@
+"""`ssm`: state-space models on 2D navigation with 32 steps, and what holds MAmPa back (A.6)."""
+
+from mapformers.layers.mampa import LITERAL
+from mapformers.recipes.claims import At, Claim
+from mapformers.recipes.measures import Curve, Splits
+from mapformers.recipes.paper_tables import IID, SPARSE, THREE, figures, paper_figures, rate
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
+from mapformers.recipes.views import BarView, CurveView, TableView
+
+WORLD = "2D, 32 steps"
+PRINTED = {
+    "Mamba": ((0.38, 0.02), (0.66, 0.03), (0.30, 0.01)),
+    "MAmPa": ((0.84, 0.03), (0.96, 0.03), (0.71, 0.04)),
+    "MapWM": figures(1.00, 1.00, 1.00),
+    "MapEM-os": figures(1.00, 1.00, 1.00),
+    "MapEM-s": figures(1.00, 1.00, 1.00),
+}
+
+SSM = register_recipe(
+    Recipe(
+        name="ssm",
+        task="navigation",
+        worlds={WORLD: {"dims": 2, "steps": 32}},
+        rows=(
+            Row("Mamba", "mamba", {"d_state": 32, **rate(1e-3)}),
+            Row("Mamba-2", "mamba2", {"d_state": 32, **rate(1e-3)}),
+            Row("MAmPa, literal", "mampa", {**LITERAL, **rate(1e-3)}),
+            Row("MAmPa, literal, no convolution", "mampa", {**LITERAL, "conv": False, **rate(1e-3)}),
+            Row("MAmPa", "mampa"),
+            Row("MAmPa with convolution", "mampa", {"conv": True}),
+            Row("MapWM without softmax", "mapwm", {"softmax": False}),
+            Row("MapWM", "mapwm"),
+            Row("MapEM-os", "mapem"),
+            Row("MapEM-s", "mapem", {"attend": "s"}),
+        ),
+        measures=(Splits(THREE, also=("accuracy_objects",)), Curve()),
+        views=(TableView(), BarView(), CurveView()),
+        paper=paper_figures(PRINTED, [(WORLD, split) for split in THREE]),
+        claims=(
+            Claim("Rotations beat decays.", At("MAmPa", WORLD, IID), At("Mamba", WORLD, IID)),
+            Claim("MAmPa reaches the printed figure.", At("MAmPa", WORLD, IID), at_least=0.84),
+            Claim(
+                "So it is without changing anything but A.", At("MAmPa, literal", WORLD, IID), At("Mamba", WORLD, IID)
+            ),
+            Claim("A softmax recalls more.", At("MapWM", WORLD, IID), At("MapWM without softmax", WORLD, IID)),
+            Claim("The convolution is noise.", At("MAmPa", WORLD, IID), At("MAmPa with convolution", WORLD, IID)),
+            Claim("MapFormers beat MAmPa in larger worlds.", At("MapWM", WORLD, SPARSE), At("MAmPa", WORLD, SPARSE)),
+        ),
+        finding=f"On fresh iid sequences Mamba recalls {{Mamba | {WORLD} | iid}}, MAmPa {{MAmPa | {WORLD} | iid}} and "
+        f"MapWM {{MapWM | {WORLD} | iid}}.",
+    )
+)

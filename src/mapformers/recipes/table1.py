@@ -1,0 +1,57 @@
+"""`table1`: selective copy, with fewer and more blanks than in training (table 1 of the paper)."""
+
+from mapformers.recipes.claims import At, Claim
+from mapformers.recipes.measures import Curve, Splits
+from mapformers.recipes.paper_tables import DENSE, IID, SPARSE, THREE, figures, paper_figures, rate
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
+from mapformers.recipes.views import BarView, CurveView, TableView
+
+WORLD = "128 symbols"
+PRINTED = {
+    "MapEM-o": ((0.11, 0.02), (0.08, 0.03), (0.07, 0.02)),
+    "MapEM-s": ((0.10, 0.01), (0.11, 0.01), (0.10, 0.01)),
+    "RoPE": ((1.00, 0.00), (0.48, 0.04), (0.22, 0.05)),
+    "TAPE": ((1.00, 0.00), (0.88, 0.05), (0.10, 0.07)),
+    "CoPE": figures(1.00, 1.00, 1.00),
+    "PathAtt": figures(1.00, 1.00, 1.00),
+    "MapWM": figures(1.00, 1.00, 1.00),
+    "MapEM-os": figures(1.00, 1.00, 1.00),
+}
+INTEGRATE = ("MapWM", "MapEM-os", "CoPE", "PathAtt")
+
+TABLE1 = register_recipe(
+    Recipe(
+        name="table1",
+        task="selective-copy",
+        worlds={WORLD: {}},
+        rows=(
+            Row("MapEM-o", "mapem", {"attend": "o"}),
+            Row("MapEM-s", "mapem", {"attend": "s"}),
+            Row("RoPE", "rope"),
+            Row("TAPE", "tape"),
+            Row("CoPE", "cope"),
+            Row("PathAtt", "path"),
+            Row("MapWM", "mapwm"),
+            Row("MapEM-os", "mapem", {"attend": "os"}),
+        ),
+        measures=(Splits(THREE, also=("exact_match", "free_accuracy")), Curve()),
+        views=(TableView(), BarView(), CurveView()),
+        paper=paper_figures(PRINTED, [(WORLD, split) for split in THREE]),
+        claims=(
+            *(Claim(f"{row} copies.", At(row, WORLD, IID), at_least=0.99) for row in (*INTEGRATE, "RoPE", "TAPE")),
+            *(
+                Claim(f"{row} skips any number of blanks.", At(row, WORLD, split), at_least=0.95)
+                for row in INTEGRATE
+                for split in (DENSE, SPARSE)
+            ),
+            *(
+                Claim(f"{row} counts tokens, blanks or not.", At(row, WORLD, SPARSE), at_most=0.9)
+                for row in ("RoPE", "TAPE")
+            ),
+            Claim("Content alone cannot copy in order.", At("MapEM-o", WORLD, IID), at_most=0.5),
+            Claim("Position alone cannot copy.", At("MapEM-s", WORLD, IID), at_most=0.5),
+        ),
+        finding=f"With twice the blanks of training MapWM copies {{MapWM | {WORLD} | ood-sparse}}, RoPE "
+        f"{{RoPE | {WORLD} | ood-sparse}}.",
+    )
+)
