@@ -1,5 +1,7 @@
 """`dyck`: valid continuations of Dyck-2, at lengths and depths beyond training (figs. 2a, 2b, B.4)."""
 
+from dataclasses import replace
+
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, GridMeasure, Splits
 from mapformers.recipes.paper_tables import IID, TWO
@@ -7,9 +9,8 @@ from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, GridView, SliceView, TableView
 
 ONE_LAYER, TWO_LAYERS = "1 layer", "2 layers"
-AXES = {"rows": "length", "row_values": (32, 48, 64, 96, 128), "columns": "depth", "column_values": (4, 6, 8, 12, 16)}
-F1 = GridMeasure(**AXES, metric="f1", n_sequences=128, label="F1")
-CLOSER = GridMeasure(**AXES, metric="closer_accuracy", n_sequences=128, label="closer accuracy")
+F1 = GridMeasure("length", (32, 48, 64, 96, 128), "depth", (4, 6, 8, 12, 16), "f1", n_sequences=128, label="F1")
+CLOSER = replace(F1, metric="closer_accuracy", label="closer accuracy")
 OURS = ("MapWM", "MapEM-os", "MapEM-s")
 SPLITS = {
     IID: "IID",

@@ -1,5 +1,7 @@
 """`family`: walks in family trees, whose relations do not commute (D.2, D.3)."""
 
+from itertools import pairwise
+
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.paper_tables import IID, SPARSE, figures, paper_figures, rate
@@ -44,7 +46,7 @@ FAMILY = register_recipe(
                     At(f"MapEM-NC-{large}", FRESH, IID),
                     At(f"MapEM-NC-{small}", FRESH, IID),
                 )
-                for small, large in zip(BLOCKS, BLOCKS[1:])
+                for small, large in pairwise(BLOCKS)
             ),
             Claim("Who need not commute beats who must.", At("MapEM-NC-4", FRESH, IID), At("MapEM", FRESH, IID)),
             Claim("A commuting map still beats none.", At("MapEM", FRESH, IID), At("RoPE", FRESH, IID)),

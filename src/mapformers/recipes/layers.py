@@ -1,8 +1,8 @@
 """`layers`: every layer on a small 2D torus, with the players (ours)."""
 
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.paper_tables import THREE, rate
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, TableView
 
 WORLD = "2D, 64 steps"

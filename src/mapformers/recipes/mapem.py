@@ -1,8 +1,8 @@
 """`mapem`: MapEM by what it attends to, with keys up to the query itself or strictly earlier, on the torus (ours)."""
 
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.paper_tables import NAVIGATION
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, TableView
 
 EARLIER = {"self_key": False}

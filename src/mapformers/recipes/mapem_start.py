@@ -2,8 +2,8 @@
 
 from mapformers.recipes.mapem import EARLIER
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.paper_tables import NAVIGATION
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, TableView
 
 # Half of the usual sequences: enough to tell the ways to start apart.

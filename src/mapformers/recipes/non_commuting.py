@@ -1,8 +1,8 @@
 """`non-commuting`: walks on the dihedral group of the 16-gon, whose actions do not commute (ours; D.2)."""
 
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.paper_tables import THREE, rate
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, TableView
 
 STRUCTURE = {"attend": "s"}

@@ -1,4 +1,4 @@
-"""What the tables of the paper share: splits and their headings, sizes of models, and how printed figures are laid out."""
+"""What the tables of the paper share: headings of splits, sizes of models, and how printed figures are laid out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

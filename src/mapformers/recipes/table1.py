@@ -2,7 +2,7 @@
 
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import DENSE, IID, SPARSE, THREE, figures, paper_figures, rate
+from mapformers.recipes.paper_tables import DENSE, IID, SPARSE, THREE, figures, paper_figures
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import BarView, CurveView, TableView
 

@@ -1,8 +1,8 @@
 """`zero-mean`: MapWM with and without holding the mean movement at zero at first, on the torus (ours)."""
 
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.paper_tables import NAVIGATION
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import TableView
 
 ZERO_MEAN = register_recipe(
