@@ -41,7 +41,7 @@ def with_grid(mini):
     recipe = replace(mini, measures=(*mini.measures, GRID))
     record = copy.deepcopy(RECORD)
     for run, shift in zip(record["runs"], (0.0, 0.2, 0.4)):
-        values = [[0.5 + shift, 0.4 + shift], [0.3 + shift, None], [0.1 + shift, 0.2 + shift]]
+        values = [[0.5 + shift, 0.4 + shift], [0.3 + shift, 0.9 if shift else None], [0.1 + shift, 0.2 + shift]]
         axes = {"steps": [4, 8, 16], "grid": [3, 5]}
         run["measures"] = {"recall": {"axes": axes, "metric": "accuracy", "values": values}}
     return recipe, record
