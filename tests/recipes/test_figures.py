@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from making import RECORD
+from matplotlib.figure import Figure
 
 import mapformers as mf
 from mapformers.recipes import BarView, CurveView, GridMeasure, GridView, LineView, SliceView, Splits
@@ -12,6 +13,7 @@ from mapformers.recipes.pages import page_views, recipe_page
 from mapformers.recipes.views.curves import mean_curve
 from mapformers.reports import bars, heat_maps, series
 from mapformers.reports.heat_maps import short
+from mapformers.reports.learning_curves import draw_curves
 from mapformers.reports.style import COLOURS, line_of, marker_of
 
 PNG = b"\x89PNG"
@@ -41,7 +43,7 @@ def with_grid(mini):
     recipe = replace(mini, measures=(*mini.measures, GRID))
     record = copy.deepcopy(RECORD)
     for run, shift in zip(record["runs"], (0.0, 0.2, 0.4)):
-        values = [[0.5 + shift, 0.4 + shift], [0.3 + shift, None], [0.1 + shift, 0.2 + shift]]
+        values = [[0.5 + shift, 0.4 + shift], [0.3 + shift, 0.9 if shift else None], [0.1 + shift, 0.2 + shift]]
         axes = {"steps": [4, 8, 16], "grid": [3, 5]}
         run["measures"] = {"recall": {"axes": axes, "metric": "accuracy", "values": values}}
     return recipe, record
@@ -149,3 +151,12 @@ def test_twelve_lines_of_one_panel_differ():
     looks = {(line_of(n, names)["color"], str(line_of(n, names)["linestyle"])) for n in names}
     assert len(looks) == 12 and len(COLOURS) == 6
     assert len({(line_of(n, names)["color"], marker_of(n, names)) for n in names}) == 12
+
+
+def test_the_legend_of_curves_has_every_seed_though_the_first_panel_has_one(tmp_path, monkeypatch):
+    legends = []
+    real = Figure.legend
+    monkeypatch.setattr(Figure, "legend", lambda *args, **kwargs: legends.append(real(*args, **kwargs)))
+    curve = [(1000, 0.1), (2000, 0.5)]
+    draw_curves({"RoPE": {0: curve}, "MapWM": {0: curve, 1: curve, 2: curve}}, tmp_path / "x.png", 0.99, "accuracy")
+    assert [text.get_text() for text in legends[0].get_texts()] == ["seed 0", "seed 1", "seed 2"]

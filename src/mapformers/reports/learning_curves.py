@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from matplotlib.lines import Line2D
+
 from mapformers.reports.style import SOFT, colour_of, figure_file
 
 Curve = Sequence[tuple[float, float]]  # (sequences, value)
@@ -24,7 +26,7 @@ def draw_curves(panels: Mapping[str, Mapping[int, Curve]], path: Path, goal: flo
                 axes.set_ylim(-0.02, 1.03)
             for seed, curve in curves.items():
                 thousands, values = [n / 1000 for n, _ in curve], [value for _, value in curve]
-                axes.plot(thousands, values, color=colour_of(seed, seeds), lw=1.6, label=f"seed {seed}")
+                axes.plot(thousands, values, color=colour_of(seed, seeds), lw=1.6)
             axes.set_title(row)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
@@ -34,5 +36,5 @@ def draw_curves(panels: Mapping[str, Mapping[int, Curve]], path: Path, goal: flo
             if index + columns >= len(panels):
                 axes.set_xlabel("thousand sequences")
                 axes.tick_params(labelbottom=True)
-        handles, labels = grid.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+        lines = [Line2D([], [], color=colour_of(seed, seeds), lw=1.6, label=f"seed {seed}") for seed in seeds]
+        figure.legend(handles=lines, loc="outside lower center", ncols=len(lines), frameon=False)
