@@ -35,8 +35,8 @@ def test_every_cell_is_a_run_that_can_be_built(cell):
 def test_columns_printed_figures_and_the_finding_belong_to_the_table(name):
     recipe = RECIPES[name]
     assert len(recipe.lines()) == len(set(recipe.lines()))
-    for settings in recipe.worlds.values():
-        task = mf.build_task(recipe.task, **settings)
+    for world in recipe.worlds:
+        task = recipe.build_task(world)
         assert set(recipe.splits) <= set(task.splits)
     named = FIELD.findall(recipe.finding)
     assert named and len(named) == recipe.finding.count("{")
@@ -99,20 +99,20 @@ def test_an_unknown_row_world_or_sweep_is_refused_with_the_remedy():
 
 
 def test_settings_of_a_row_hold_at_every_scale():
-    recipe = replace(RECIPES["table2"], rows=(Row("slow", "rope", {"lr": 1e-5}),))
+    recipe = replace(RECIPES["table2"], claims=(), rows=(Row("slow", "rope", {"lr": 1e-5}),))
     rates = [recipe.cell("slow", "1D").config(scale).train.lr for scale in SCALES]
     assert rates == [1e-5] * len(SCALES)
 
 
 def test_a_row_may_be_a_hybrid():
     row = Row("hybrid", None, {"d_model": 32}, layers=["mapem", ("mapwm", {"rank": 1})])
-    config = replace(RECIPES["table2"], rows=(row,)).cell("hybrid", "2D").config("smoke")
+    config = replace(RECIPES["table2"], claims=(), rows=(row,)).cell("hybrid", "2D").config("smoke")
     assert [layer.name for layer in config.model.layers] == ["mapem", "mapwm"]
     assert (config.model.d_model, config.model.layers[1].options.rank) == (32, 1)
 
 
 def test_a_sweep_is_crossed_with_rows_worlds_and_seeds():
-    recipe = replace(RECIPES["table2"], sweep={"head_dim": (16, 32), "lr": (1e-3, 3e-3)})
+    recipe = replace(RECIPES["table2"], claims=(), sweep={"head_dim": (16, 32), "lr": (1e-3, 3e-3)})
     cells = list(recipe.cells([recipe.row("MapWM-r2")], seeds=2))
     assert len(cells) == len({cell.key for cell in cells}) == 2 * 2 * 4
     config = recipe.cell("MapWM-r2", "2D", 1, lr=3e-3, head_dim=32).config("cpu")

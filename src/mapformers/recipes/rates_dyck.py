@@ -16,5 +16,7 @@ RATES_DYCK = register_recipe(
         sweep={"lr": RATES},
         measures=(Splits({IID: "IID"}, metric="f1"), Curve("f1")),
         views=(TableView(),),
+        finding="At a rate of 3e-4, 1e-3 and 3e-3 RoPE has {RoPE, lr=0.0003 | 2 layers | iid}, "
+        "{RoPE, lr=0.001 | 2 layers | iid} and {RoPE, lr=0.003 | 2 layers | iid} on iid sequences.",
     )
 )

@@ -16,5 +16,7 @@ RATES_TABLE1 = register_recipe(
         sweep={"lr": RATES},
         measures=(Splits({IID: "IID"}), Curve()),
         views=(TableView(),),
+        finding="At a rate of 3e-4, 1e-3 and 3e-3 RoPE has {RoPE, lr=0.0003 | 128 symbols | iid}, "
+        "{RoPE, lr=0.001 | 128 symbols | iid} and {RoPE, lr=0.003 | 128 symbols | iid} on iid sequences.",
     )
 )

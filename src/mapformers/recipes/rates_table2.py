@@ -28,5 +28,7 @@ RATES_TABLE2 = register_recipe(
         sweep={"lr": RATES},
         measures=(Splits({IID: "IID"}), Curve()),
         views=(TableView(),),
+        finding="At a rate of 3e-4, 1e-3 and 3e-3 RoPE (1L) has {RoPE (1L), lr=0.0003 | 2D | iid}, "
+        "{RoPE (1L), lr=0.001 | 2D | iid} and {RoPE (1L), lr=0.003 | 2D | iid} on iid sequences.",
     )
 )

@@ -11,7 +11,8 @@ from mapformers import registry
 from mapformers.errors import require, unknown
 from mapformers.model import LayerSpec
 from mapformers.recipes.measures import Curve, Measure, Splits
-from mapformers.runs.config import RunConfig, Scale
+from mapformers.runs.config import RunConfig, Scale, fields_of
+from mapformers.tasks import TASKS, Task, build_task
 
 if TYPE_CHECKING:
     from mapformers.recipes.claims import Claim
@@ -76,7 +77,7 @@ class Cell:
 class Recipe:
     """Every row is trained once per world, seed and combination of swept settings.
 
-    ``worlds``    name -> settings of the task.
+    ``worlds``    name -> settings of the task, and of whatever else differs there.
     ``measures``  what is kept of each finished run.
     ``views``     how the record of all runs is shown.
     ``sweep``     settings and the values each of them takes, crossed with rows and worlds.
@@ -131,6 +132,11 @@ class Recipe:
     def lower_is_better(self) -> bool:
         """Whether a smaller figure on a split is a better one."""
         return any(measure.lower_is_better for measure in self.measures if isinstance(measure, Splits))
+
+    def build_task(self, world: str) -> Task[Any]:
+        """The task of a world; a world may also hold settings of the model and of training."""
+        own = fields_of(TASKS[self.task].settings)
+        return build_task(self.task, **{name: value for name, value in self.worlds[world].items() if name in own})
 
     def row(self, label: str) -> Row:
         for row in self.rows:

@@ -12,7 +12,6 @@ from mapformers.evaluation.aggregate import Summary, summarise
 from mapformers.files import read_json
 from mapformers.recipes.recipe import Cell, Key, Recipe, line_label, sweep_text
 from mapformers.runs.config import RunConfig, Scale
-from mapformers.tasks import build_task
 
 Record = dict[str, Any]
 
@@ -73,7 +72,7 @@ def with_players(recipe: Recipe, record: Record) -> Record:
 
 def scores_of_players(recipe: Recipe, world: str) -> dict[str, dict[str, float | None]]:
     """What rule-based players score in a world: player -> split -> figure, None where it is not a finite number."""
-    task = build_task(recipe.task, **recipe.worlds[world])
+    task = recipe.build_task(world)
 
     def score(player: str, split: str) -> float | None:
         found = float(evaluate(players.build(player, task, split), task, split)[recipe.metric])
