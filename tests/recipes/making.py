@@ -16,17 +16,9 @@ def quiet():
     return Console(file=io.StringIO(), width=200)
 
 
-def run_recipe(recipe, folder, seeds=1, rows=None, console=None, scale="cpu", jobs=1):
-    return reproduce(
-        recipe,
-        scale=scale,
-        seeds=seeds,
-        rows=[recipe.row(label) for label in rows] if rows else None,
-        jobs=jobs,
-        runs=folder / "runs",
-        results=folder / "results.json",
-        console=console or quiet(),
-    )
+def run_recipe(recipe, folder, console=None, **asked):
+    """Its record goes to FOLDER/RECIPE.json, its runs to FOLDER/runs."""
+    return reproduce(recipe, runs=folder / "runs", results=folder, console=console or quiet(), **asked)
 
 
 def keys(record):

@@ -14,7 +14,7 @@ from mapformers.errors import require
 from mapformers.files import clear_file_errors, read_json, write_atomically, write_json
 from mapformers.recipes import RECIPES, TableView
 from mapformers.recipes.pages import recipe_page, recipe_section
-from mapformers.recipes.record import read_record, results_file
+from mapformers.recipes.record import read_record, results_file, with_added_rows
 from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block
 from mapformers.reports.table import Format
 from mapformers.runs.config import Scale
@@ -56,7 +56,8 @@ def main(args: Sequence[str]) -> int:
         f"run `mapformers reproduce {names[0]}` first.",
     )
     for name in measured:
-        recipe, record = RECIPES[name], read_record(results_file(asked.results, name, asked.scale))
+        record = read_record(results_file(asked.results, name, asked.scale))
+        recipe = with_added_rows(RECIPES[name], record["runs"])
         for table in (table for view in recipe.views for table in view.tables(recipe, record)):
             if asked.format == "terminal":
                 Console().print(table)
@@ -93,8 +94,9 @@ def write_documents(root: Path) -> list[Path]:
                 write_atomically(path, content.encode())
                 changed.append(path)
         for name, record in recipe_records(root).items():
-            for view in RECIPES[name].views:
-                for file, draw in view.figures(RECIPES[name], record).items():
+            recipe = with_added_rows(RECIPES[name], record["runs"])
+            for view in recipe.views:
+                for file, draw in view.figures(recipe, record).items():
                     picture = root / "docs" / "images" / file
                     before = picture.read_bytes() if picture.exists() else b""
                     draw(picture)
@@ -109,7 +111,10 @@ def documents(root: Path) -> dict[Path, str]:
     benchmarks = {name: read_json(file) for name, file in files.items() if file.exists()}
     pages = root / "docs" / "results"
     found = {root / "docs" / "results.md": results_page(recipes, benchmarks)}
-    found |= {pages / f"{name}.md": recipe_page(RECIPES[name], record) for name, record in recipes.items()}
+    found |= {
+        pages / f"{name}.md": recipe_page(with_added_rows(RECIPES[name], record["runs"]), record)
+        for name, record in recipes.items()
+    }
     found |= {pages / f"bench-{name}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
     return found | demo_documents(root)
 
@@ -127,7 +132,7 @@ def results_page(recipes: Mapping[str, Mapping[str, Any]], benchmarks: Mapping[s
     return join_sections(
         "# Results",
         f"{WRITTEN_BY}\n{INTRODUCTION}",
-        *(recipe_section(RECIPES[name], recipes[name]) for name in ours_last),
+        *(recipe_section(with_added_rows(RECIPES[name], recipes[name]["runs"]), recipes[name]) for name in ours_last),
         f"Not run yet: {', '.join(missing)}." if missing else "",
         *(benchmark_section(name, record) for name, record in benchmarks.items()),
     )
