@@ -61,7 +61,9 @@ def one_node_cluster(folder: Path, cpus: int = 2):
     daemons = []
     try:
         for line in (munge, ["slurmctld", "-D", "-i"], ["slurmd", "-D"]):
-            daemons.append(subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            daemons.append(
+                subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            )
             time.sleep(1.0)
         wait_for_the_node(environment)
         yield environment

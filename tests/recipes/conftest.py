@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 class Inline:
     """A process that does its work at once, in this one."""
 
+    stdin = None
+
     def __init__(self, work):
         self.code = 0 if cell.run_work(work.to_dict()) is None else 1
 

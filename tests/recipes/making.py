@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from mapformers.launch.reproduce import reproduce
+import mapformers as mf
 
 TINY = {
     "sequences": 16, "batch_size": 4, "log_every": 1, "eval_every": 2, "eval_sequences": 4, "final_sequences": 4,
@@ -18,7 +18,7 @@ def quiet():
 
 def run_recipe(recipe, folder, console=None, **asked):
     """Its record goes to FOLDER/RECIPE.json, its runs to FOLDER/runs."""
-    return reproduce(recipe, runs=folder / "runs", results=folder, console=console or quiet(), **asked)
+    return mf.reproduce(recipe, runs=folder / "runs", results=folder, console=console or quiet(), **asked)
 
 
 def keys(record):

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs/recipes.md"
 RECIPE = """
 from mapformers.recipes import Curve, Recipe, Row, Splits, TableView, register_recipe
 
-SMALL = {{"d_model": 16, "batch_size": 4, "sequences": {sequences}, "checkpoint_every": {checkpoint_every}, "log_every": 5}}
+SMALL = dict(d_model=16, batch_size=4, log_every=5, sequences={sequences}, checkpoint_every={checkpoint_every})
 
 register_recipe(
     Recipe(
@@ -35,9 +34,7 @@ register_recipe(
 
 def plug_in(folder: Path, name: str, sequences: int, checkpoint_every: int) -> list[str]:
     """A recipe of two rows in a file of its own; returns the command that runs it with two seeds."""
-    (folder / f"{name}.py").write_text(
-        RECIPE.format(name=name, sequences=sequences, checkpoint_every=checkpoint_every)
-    )
+    (folder / f"{name}.py").write_text(RECIPE.format(name=name, sequences=sequences, checkpoint_every=checkpoint_every))
     return ["reproduce", name, "--import", f"{name}.py", "--scale", "smoke", "--seeds", "2", "--jobs", "2"]
 
 
@@ -79,7 +76,7 @@ def training(folder: Path, cells: int):
 
 def test_a_recipe_of_a_plug_in_runs_in_worker_processes(tmp_path):
     """The one that docs/recipes.md shows, with the command it shows."""
-    block = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)[0]
+    [_, block] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
     (tmp_path / "mine.py").write_text(block)
     line = ["reproduce", "head-size", "--import", "mine.py", "--scale", "smoke", "--rows", "MapWM", "--jobs", "2"]
     code, out, err = finish(line, tmp_path)
@@ -88,6 +85,17 @@ def test_a_recipe_of_a_plug_in_runs_in_worker_processes(tmp_path):
     record = json.loads((tmp_path / "results/head-size-smoke.json").read_text())
     assert [run["sweep"] for run in record["runs"]] == [{"head_dim": 16}, {"head_dim": 8}]
     assert {run["command"] for run in record["runs"]} == {f"mapformers {' '.join(line)}"}
+
+
+def test_the_row_that_the_document_adds_in_python(tmp_path):
+    """A script without a main guard, as people write them."""
+    [block, _] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
+    (tmp_path / "mine.py").write_text(block)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "results/table2-smoke.json").read_text())
+    assert [(run["row"], run["world"]) for run in record["runs"]] == [("MapWM-r3", "2D")]
 
 
 def test_sigterm_lets_every_cell_save_and_ends_them_all(tmp_path):
@@ -122,7 +130,7 @@ def test_killed_at_three_random_moments_it_ends_with_the_same_table(tmp_path):
     for wanted in (1, 2, 3):
         process = start(line, killed)
         try:
-            wait_until(lambda: process.poll() is not None or training(killed, wanted)(), 60)
+            wait_until(training(killed, wanted))
             time.sleep(moments.uniform(0, 2))
         finally:
             process.kill()
@@ -149,7 +157,9 @@ def test_a_killed_worker_is_a_failed_attempt(tmp_path):
         victim.kill()
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-        told = "RoPE, 1D, seed 0: failed: the process was killed (SIGKILL, perhaps for lack of memory); it is tried once"
+        told = (
+            "RoPE, 1D, seed 0: failed: the process was killed (SIGKILL, perhaps for lack of memory); it is tried once"
+        )
         assert told in err and "(2/2)" in err
     finally:
         process.kill()

@@ -23,7 +23,7 @@ def parse_seeds(words: Sequence[str]) -> list[int]:
     for word in words:
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
         if found is None:
-            raise UserError(f"--seeds takes a whole number, or seeds such as 100-102 or 0 4 100, not {word!r}.")
+            raise UserError(f"--seeds takes a whole number, not {word!r}; or seeds by name: 100-102, or 0 4 100.")
         first, last = int(found[1]), int(found[2] or found[1])
         require(first <= last, f"--seeds {word} is empty; write {last}-{first}.")
         seeds += range(first, last + 1)

@@ -41,6 +41,7 @@ class Processes:
             code = process.poll()
             if code is not None:
                 del self.running[work]
+                _close(process)
                 yield work, _fate(code)
 
     def leave(self) -> str:
@@ -55,6 +56,7 @@ class Processes:
             for process in self.running.values():
                 process.kill()
                 process.wait()
+                _close(process)
         return "Stopped; the same command goes on where it was."
 
 
@@ -66,6 +68,12 @@ def start_process(work: Work) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
+
+
+def _close(process: "subprocess.Popen[bytes]") -> None:
+    """Let go of the pipe of a process that has ended."""
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _fate(code: int) -> str | None:
