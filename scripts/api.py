@@ -33,8 +33,8 @@ COMMON = {
     "last": "Whether no TAPE layer follows: then no update is built, since nothing would read it.",
 }
 FUNCTIONS = (
-    "build_model", "build_task", "evaluate", "train", "resume", "load", "list_models", "list_tasks", "list_recipes",
-    "import_plugins", "RunConfig.compose", "training.zero_mean_movement", "training.build_optimizer",
+    "build_model", "build_task", "evaluate", "train", "resume", "load", "reproduce", "list_models", "list_tasks",
+    "list_recipes", "import_plugins", "RunConfig.compose", "training.zero_mean_movement", "training.build_optimizer",
     "training.set_learning_rate", "evaluation.evaluate_grid", "evaluation.player_scores", "players.names",
     "players.build", "analysis.token_movements", "analysis.walked_path", "analysis.align",
 )  # fmt: skip

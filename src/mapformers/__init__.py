@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mapformers import analysis, evaluation, layers, lie, players, seeding, training
     from mapformers.errors import UserError
     from mapformers.evaluation.evaluate import evaluate
+    from mapformers.launch.reproduce import reproduce
     from mapformers.model import Decoder, build_model
     from mapformers.plugins import import_plugins
     from mapformers.registry import list_models, list_recipes, list_tasks
@@ -39,6 +40,7 @@ _HOMES = {
     "list_recipes": "registry",
     "list_tasks": "registry",
     "load": "runs.run",
+    "reproduce": "launch.reproduce",
     "resume": "training",
     "train": "training",
 }
@@ -82,6 +84,7 @@ __all__ = [
     "list_tasks",
     "load",
     "players",
+    "reproduce",
     "resume",
     "seeding",
     "train",

@@ -1,12 +1,11 @@
 """A small table whose cells run in this process."""
 
 import sys
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from mapformers.launch import local
+from mapformers.launch import cell, local
 from mapformers.recipes import RECIPES, Curve, Recipe, Row, Splits, TableView
 from mapformers.tasks.navigation import Navigation
 
@@ -14,29 +13,24 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 class Inline:
-    """An executor that works at once, in this process."""
+    """A process that does its work at once, in this one."""
 
-    def __init__(self, jobs, mp_context):
-        self.jobs = jobs
+    stdin = None
 
-    def shutdown(self, cancel_futures=False):
-        pass
+    def __init__(self, work):
+        self.code = 0 if cell.run_work(work.to_dict()) is None else 1
 
-    def submit(self, function, *args):
-        future = Future()
-        try:
-            future.set_result(function(*args))
-        except Exception as error:
-            future.set_exception(error)
-        return future
+    def poll(self):
+        return self.code
 
 
 @pytest.fixture
 def inline(monkeypatch):
     from making import TINY
 
-    monkeypatch.setattr(local, "ProcessPoolExecutor", Inline)
+    monkeypatch.setattr(local, "start_process", Inline)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr("sys.argv", list(sys.argv))  # which a worker makes that of the command
     monkeypatch.setattr(Navigation, "training", lambda self, scale: dict(TINY))
 
 

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from mapformers.launch.reproduce import reproduce
+import mapformers as mf
 
 TINY = {
     "sequences": 16, "batch_size": 4, "log_every": 1, "eval_every": 2, "eval_sequences": 4, "final_sequences": 4,
@@ -16,17 +16,9 @@ def quiet():
     return Console(file=io.StringIO(), width=200)
 
 
-def run_recipe(recipe, folder, seeds=1, rows=None, console=None, scale="cpu", jobs=1):
-    return reproduce(
-        recipe,
-        scale=scale,
-        seeds=seeds,
-        rows=[recipe.row(label) for label in rows] if rows else None,
-        jobs=jobs,
-        runs=folder / "runs",
-        results=folder / "results.json",
-        console=console or quiet(),
-    )
+def run_recipe(recipe, folder, console=None, **asked):
+    """Its record goes to FOLDER/RECIPE.json, its runs to FOLDER/runs."""
+    return mf.reproduce(recipe, runs=folder / "runs", results=folder, console=console or quiet(), **asked)
 
 
 def keys(record):

@@ -48,7 +48,7 @@ def tables(recipe, record):
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory):
     """The recipes that docs/recipes.md declares."""
-    [block] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
+    [_, block] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
     file = tmp_path_factory.mktemp("mine") / "mine.py"
     file.write_text(block)
     with pytest.MonkeyPatch.context() as patch:

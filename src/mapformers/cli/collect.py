@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import tyro
 
 from mapformers.cli.parse import parse
 from mapformers.errors import require
-from mapformers.files import clear_file_errors, write_json
 from mapformers.recipes import collect
-from mapformers.recipes.record import key_of, read_record, results_file, with_run
+from mapformers.recipes.record import results_file, update_record, with_collected
 
 DESCRIPTION = """Rebuild RECIPE.json from the folders of its runs, wherever they were run.
 
@@ -36,14 +36,8 @@ def main(args: Sequence[str]) -> int:
     for folder, why in collected.skipped.items():
         print(f"skipped {folder}: {why}")
     require(bool(collected.records), "None of the folders is a finished run of a recipe; nothing was written.")
-    with clear_file_errors("write to", asked.results):
-        asked.results.mkdir(parents=True, exist_ok=True)
-        for (name, scale), record in collected.records.items():
-            file = results_file(asked.results, name, scale)
-            older = read_record(file)["runs"] if file.exists() else []
-            for entry in older:
-                if key_of(entry) not in map(key_of, record["runs"]):
-                    record = with_run(record, entry)
-            write_json(file, record)
-            print(f"wrote {file}: {len(record['runs'])} runs of {name} at {scale} scale")
+    for (name, scale), record in collected.records.items():
+        file = results_file(asked.results, name, scale)
+        joined = update_record(file, partial(with_collected, record), {**record, "runs": []})
+        print(f"wrote {file}: {len(joined['runs'])} runs of {name} at {scale} scale")
     return 0

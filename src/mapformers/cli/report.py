@@ -14,7 +14,7 @@ from mapformers.errors import require, unknown
 from mapformers.files import clear_file_errors, read_json, write_atomically, write_json
 from mapformers.recipes import RECIPES, TableView
 from mapformers.recipes.pages import page_views, recipe_page, recipe_section, recipe_tables
-from mapformers.recipes.record import read_record, results_file
+from mapformers.recipes.record import read_record, results_file, with_added_rows
 from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block
 from mapformers.reports.table import Format, Table
 from mapformers.runs.config import Scale
@@ -74,7 +74,8 @@ def tables_of(asked: Arguments) -> list[Table]:
         f"{asked.results} has no results of {' or '.join(names)} at {asked.scale} scale; "
         f"run `mapformers reproduce {names[0]}` first.",
     )
-    return [table for name, record in measured.items() for table in recipe_tables(RECIPES[name], record)]
+    shown = {name: with_added_rows(RECIPES[name], record["runs"]) for name, record in measured.items()}
+    return [table for name, recipe in shown.items() for table in recipe_tables(recipe, measured[name])]
 
 
 def benchmark_tables(name: str, results: Path) -> list[Table]:
@@ -110,8 +111,9 @@ def write_documents(root: Path) -> list[Path]:
                 write_atomically(path, content.encode())
                 changed.append(path)
         for name, record in recipe_records(root).items():
-            for view in page_views(RECIPES[name]):
-                for file, draw in view.figures(RECIPES[name], record).items():
+            recipe = with_added_rows(RECIPES[name], record["runs"])
+            for view in page_views(recipe):
+                for file, draw in view.figures(recipe, record).items():
                     picture = root / "docs" / "images" / file
                     before = picture.read_bytes() if picture.exists() else b""
                     draw(picture)
@@ -126,7 +128,10 @@ def documents(root: Path) -> dict[Path, str]:
     benchmarks = {name: read_json(file) for name, file in files.items() if file.exists()}
     pages = root / "docs" / "results"
     found = {root / "docs" / "results.md": results_page(recipes, benchmarks)}
-    found |= {pages / f"{name}.md": recipe_page(RECIPES[name], record) for name, record in recipes.items()}
+    found |= {
+        pages / f"{name}.md": recipe_page(with_added_rows(RECIPES[name], record["runs"]), record)
+        for name, record in recipes.items()
+    }
     found |= {pages / f"{page_name(name)}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
     return found | demo_documents(root)
 
@@ -144,7 +149,7 @@ def results_page(recipes: Mapping[str, Mapping[str, Any]], benchmarks: Mapping[s
     return join_sections(
         "# Results",
         f"{WRITTEN_BY}\n{INTRODUCTION}",
-        *(recipe_section(RECIPES[name], recipes[name]) for name in ours_last),
+        *(recipe_section(with_added_rows(RECIPES[name], recipes[name]["runs"]), recipes[name]) for name in ours_last),
         f"Not run yet: {', '.join(missing)}." if missing else "",
         *(benchmark_section(name, record) for name, record in benchmarks.items()),
     )

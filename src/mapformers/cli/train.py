@@ -163,11 +163,12 @@ def layer_spec(text: str) -> LayerSpec:
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
         require(bool(equals), f"A layer of a hybrid is NAME or NAME:OPTION=VALUE, not {text!r}.")
-        options[key.replace("-", "_")] = _value(value)
+        options[key.replace("-", "_")] = plain_value(value)
     return name, options
 
 
-def _value(text: str) -> Any:
+def plain_value(text: str) -> Any:
+    """A word as the number, truth value, None or word that it spells."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

@@ -1,1 +1,1 @@
-"""Where the cells of a recipe run: processes of this machine."""
+"""Where the cells of a recipe run: processes of this machine, or jobs of a cluster."""

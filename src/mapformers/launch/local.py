@@ -1,80 +1,85 @@
-"""Cells on this machine: a few processes side by side, each with one cell at a time."""
+"""Cells on this machine: a few processes side by side, one for each cell."""
 
+import json
 import signal
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing import active_children, get_context
-from typing import Any, TypeVar
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-from mapformers.errors import UserError
+from mapformers.launch.work import LOG, Work
+from mapformers.runs.folder import RunFolder
 
-Work = TypeVar("Work")
-Outcome = dict[str, Any] | Exception
+PATIENCE = 60.0  # seconds in which a process that is asked to stop must have saved its run
 
 
-def run_locally(
-    function: Callable[..., dict[str, Any]], work: Sequence[tuple[Work, tuple[Any, ...]]], jobs: int
-) -> Generator[tuple[Work, Outcome], None, None]:
-    """``function(*arguments)`` for every (name, arguments), ``jobs`` at a time: each name with what came of it, as it
-    comes.
+class Processes:
+    """Runs up to ``jobs`` cells at a time. A process that fails or is killed costs its own cell alone.
 
-    Every lane is a process of its own. If it fails or is killed, its cell has an exception as outcome, and the others
-    go on; after a kill the lane gets a new process. Ctrl-C and SIGTERM stop them all, and each saves its run first.
+    The processes end with this one: at once if it is killed, after saving their runs if it stops them.
     """
-    waiting = list(reversed(work))
-    lanes: dict[Future[dict[str, Any]], tuple[ProcessPoolExecutor, Work]] = {}
-    idle = [_process() for _ in range(min(jobs, len(work)))]
-    with _sigterm_as_interrupt():
+
+    def __init__(self, jobs: int):
+        self.jobs = jobs
+        self.running: dict[Work, subprocess.Popen[bytes]] = {}
+
+    def room(self) -> int:
+        """How many more cells it takes now."""
+        return self.jobs - len(self.running)
+
+    def is_free(self, work: Work) -> bool:
+        """Whether nobody else is training in its folder."""
+        return not RunFolder(work.folder).is_locked()
+
+    def start(self, works: Sequence[Work]) -> None:
+        for work in works:
+            self.running[work] = start_process(work)
+
+    def ended(self) -> Iterator[tuple[Work, str | None]]:
+        """The cells that have come to an end since the last look, each with what befell it, if anything did."""
+        for work, process in list(self.running.items()):
+            code = process.poll()
+            if code is not None:
+                del self.running[work]
+                _close(process)
+                yield work, _fate(code)
+
+    def leave(self) -> str:
+        """Stop all processes; each saves its run first. Returns what to tell the user."""
+        for process in self.running.values():
+            process.terminate()
         try:
-            while waiting or lanes:
-                while waiting and idle:
-                    lane, (name, arguments) = idle.pop(), waiting.pop()
-                    lanes[lane.submit(function, *arguments)] = lane, name
-                done, _ = wait(lanes, return_when=FIRST_COMPLETED)
-                for future in done:
-                    lane, name = lanes.pop(future)
-                    outcome = _outcome(future)
-                    if isinstance(outcome, BrokenProcessPool):
-                        lane.shutdown()
-                        lane, outcome = _process(), UserError("the process was killed, perhaps for lack of memory")
-                    idle.append(lane)
-                    yield name, outcome
-        except BaseException:
-            for child in active_children():  # each saves its run and stops
-                child.terminate()
-            raise
+            for process in self.running.values():
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(PATIENCE)
         finally:
-            for lane in [*idle, *(lane for lane, _ in lanes.values())]:
-                lane.shutdown(cancel_futures=True)
+            for process in self.running.values():
+                process.kill()
+                process.wait()
+                _close(process)
+        return "Stopped; the same command goes on where it was."
 
 
-def _process() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+def start_process(work: Work) -> "subprocess.Popen[bytes]":
+    """A process that runs a cell. Its stdin is a pipe that closes when this process ends; Ctrl-C does not reach it."""
+    work.folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "mapformers.launch.cell", json.dumps(work.to_dict())]
+    with (work.folder / LOG).open("ab") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
 
 
-def _outcome(future: "Future[dict[str, Any]]") -> Outcome:
-    """The result or what was raised; an interruption of a worker is one of all."""
-    try:
-        return future.result()
-    except Exception as error:
-        return error
+def _close(process: "subprocess.Popen[bytes]") -> None:
+    """Let go of the pipe of a process that has ended."""
+    if process.stdin is not None:
+        process.stdin.close()
 
 
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Within it a SIGTERM, which a scheduler sends before it takes the machine away, ends the work as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _fate(code: int) -> str | None:
+    """What an exit code says that the process itself could not: it was killed, or stopped from outside."""
+    if code in (0, 1):  # its end, or a failure that failure.txt tells
+        return None
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"exit code {code}"
+    memory = ", perhaps for lack of memory" if name == "SIGKILL" else ""
+    return f"the process was killed ({name}{memory})" if code < 0 else f"the process was stopped ({name})"

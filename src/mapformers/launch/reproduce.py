@@ -1,112 +1,137 @@
-"""Which cells of a recipe are still to do; their record is written after each, so nothing that was measured is lost."""
+"""Run the cells of recipes that are still to do; each is recorded when it is done, so nothing measured is lost."""
 
-import hashlib
-import json
-import re
-import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from mapformers.errors import UserError, require
-from mapformers.files import clear_file_errors, write_json
-from mapformers.launch.local import run_locally
-from mapformers.plugins import import_inherited_plugins
-from mapformers.recipes.collect import CELL, cell_of, entry_of
-from mapformers.recipes.recipe import Cell, Recipe, Row
-from mapformers.recipes.record import empty_record, has_run, read_record, with_players, with_run
+from mapformers.errors import require
+from mapformers.launch.board import Board, Place, run_board
+from mapformers.launch.cluster import Cluster, Jobs, live_jobs
+from mapformers.launch.local import Processes
+from mapformers.launch.overview import Overview
+from mapformers.launch.plan import Plan, expected_seconds, make_plan
+from mapformers.launch.work import Work, cell_folder
+from mapformers.recipes.collect import entry_of
+from mapformers.recipes.recipe import RECIPES, Recipe
+from mapformers.recipes.record import Record, empty_record, results_file, update_record, with_players, with_run
 from mapformers.runs.config import Scale
-from mapformers.runs.folder import RunFolder
-from mapformers.runs.provenance import commit, sources_hash
-from mapformers.training.train import resume_run, start_run
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where cells run and what is kept where.
+
+    ``jobs``     cells at a time: one unless given, with Slurm as many as it likes.
+    ``cluster``  instead of processes of this command: jobs of Slurm, or of submitit on this machine.
+    ``slurm``    options for sbatch by name.
+    """
+
+    runs: Path = Path("runs")
+    jobs: int | None = None
+    cluster: Cluster | None = None
+    slurm: Mapping[str, str] | None = None
+
+    @property
+    def threads(self) -> int:
+        """Of each cell: the cores are shared out, or what Slurm was asked for."""
+        if self.cluster == "slurm":
+            return int((self.slurm or {}).get("cpus_per_task", 1))
+        return max(1, torch.get_num_threads() // (self.jobs or 1))
+
+    def place(self) -> Place:
+        require(self.cluster == "slurm" or not self.slurm, "--slurm gives options to Slurm; add --cluster slurm.")
+        if self.cluster is None:
+            return Processes(self.jobs or 1)
+        return Jobs(self.cluster, (self.runs / ".submitit").resolve(), self.jobs, self.slurm or {})
 
 
 def reproduce(
-    recipe: Recipe,
+    recipe: Recipe | str,
     *,
-    scale: Scale,
-    seeds: int,
-    rows: Sequence[Row] | None = None,
+    scale: Scale = "cpu",
+    seeds: int | Sequence[int] = 1,
+    rows: Sequence[str] | None = None,
+    worlds: Sequence[str] | None = None,
     jobs: int = 1,
-    runs: Path,
-    results: Path,
-    console: Console,
+    runs: str | Path = "runs",
+    results: str | Path = "results",
+    keep_old: bool = False,
+    console: Console | None = None,
 ) -> dict[str, Any]:
-    """Train and measure every cell that the file ``results`` does not have yet, and return the record.
+    """Train and measure every cell of a recipe that its record does not have yet, and return the record.
 
-    A cell that fails leaves the others alone; at the end it is one sentence.
+    ``recipe``    a name, or a recipe with rows of your own (:meth:`Recipe.with_rows`).
+    ``seeds``     how many, or which.
+    ``rows``      labels, and ``worlds`` names (all unless given).
+    ``jobs``      runs at a time, each in a process of its own.
+    ``keep_old``  runs whose sources have changed since they were measured count as done.
+
+    >>> from mapformers.recipes import RECIPES, Row
+    >>> table = RECIPES["table2"].with_rows(Row("MapWM-r3", "mapwm", {"rank": 3}))
+    >>> record = reproduce(table, scale="smoke", rows=["MapWM-r3"])  # doctest: +SKIP
     """
-    record = read_record(results) if results.exists() else empty_record(recipe, scale)
-    cells = list(recipe.cells(rows, seeds))
-    todo = [cell for cell in cells if not has_run(record, cell, scale)]
-    ready = len(cells) - len(todo)
-    console.print(f"{recipe.name} at {scale} scale: {len(todo)} runs to do, {ready} done.", highlight=False)
-    with clear_file_errors("write to", results.parent):
-        results.parent.mkdir(parents=True, exist_ok=True)
-    whole = with_players(recipe, record)
-    if whole != record:
-        record = whole
-        write_json(results, record)
-    threads = max(1, torch.get_num_threads() // jobs)
-    work = [(cell, (cell.to_dict(scale), runs, threads)) for cell in todo]
-    failed: dict[str, Exception] = {}
-    with closing(run_locally(run_cell, work, jobs)) as outcomes:
-        for finished, (cell, outcome) in enumerate(outcomes, start=1):
-            if isinstance(outcome, Exception):
-                failed[cell.title] = outcome
-                figures = f"failed: {outcome}"
-            else:
-                record = with_run(record, outcome)
-                write_json(results, record)
-                figures = _in_words(recipe, outcome)
-            line = f"({finished}/{len(todo)}) {cell.title}: {figures}"
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
-    require(not failed, _failures(failed, len(todo), runs))
-    return record
+    found = RECIPES[recipe] if isinstance(recipe, str) else recipe
+    known = "A worker knows a recipe by its name: register it in a file, and import that with mf.import_plugins."
+    require(found.name in RECIPES, known)
+    require(jobs >= 1, f"jobs must be at least 1, not {jobs}.")
+    chosen = None if rows is None else [found.row(label) for label in rows]
+    cells = list(found.cells(chosen, seeds, worlds))
+    plan = make_plan(found, scale, results_file(Path(results), found.name, scale), cells, keep_old)
+    return run_plans([plan], Where(Path(runs), jobs), keep_old, console or Console(stderr=True))[0]
 
 
-def run_cell(plain: Mapping[str, Any], runs: Path, threads: int) -> dict[str, Any]:
-    """One cell, in a process of its own; picks up where an interrupted one stopped. Its lines go to log.txt.
+def run_plans(plans: Sequence[Plan], where: Where, keep_old: bool, console: Console) -> list[Record]:
+    """Run what is to do of several recipes, all cells in one pool; returns the record of each.
 
-    ``plain`` names the cell as cell.json does; recipes of plug-ins are found by name like all others.
+    A cell that fails twice leaves the others alone; at the end all failures are one sentence.
     """
-    import_inherited_plugins()
-    torch.set_num_threads(threads)
-    cell, scale = cell_of(plain)
-    folder = cell_folder(runs, cell, scale)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "log.txt").open("a") as log:
-        try:
-            return _run_in(folder, cell, scale, Console(file=log, force_terminal=False, width=160))
-        except UserError:
-            raise
-        except Exception as error:
-            log.write(traceback.format_exc())
-            raise UserError(f"{type(error).__name__}: {error} (see log.txt of its folder)") from None
+    for plan in plans:
+        for sentence in plan.sentences():
+            console.print(sentence, highlight=False, soft_wrap=True)
+    todo: dict[Work, Plan] = {}
+    for plan in plans:
+        for cell, _ in plan.todo:
+            folder = cell_folder(where.runs, cell, plan.scale, keep_old)
+            todo[Work(cell, plan.scale, folder, where.threads, keep_old)] = plan
+    _require_nobody_else(list(todo), where)
+    place = where.place()
+    for plan in plans:
+        _record_players(plan)
+
+    def keep(work: Work) -> str:
+        plan, entry = todo[work], entry_of(work.cell, work.folder)
+        empty = empty_record(plan.recipe, plan.scale)
+        update_record(plan.file, lambda record: with_run(record, entry), empty)
+        return _in_words(plan.recipe, entry)
+
+    board = Board(list(todo))
+    known = {work: expected_seconds(plan.record, work.cell, work.scale) for work, plan in todo.items()}
+    expected = {work: seconds[0] for work, seconds in known.items() if seconds is not None}
+    lanes = where.jobs or (None if where.cluster == "slurm" else 1)
+    with Overview(board, console, expected, lanes) as overview:
+        run_board(board, place, keep, overview.say, overview.refresh)
+    require(not board.failed, _failures(board.failed, len(todo), where.runs))
+    return [update_record(plan.file, dict, empty_record(plan.recipe, plan.scale)) for plan in plans]
 
 
-def _run_in(folder: Path, cell: Cell, scale: Scale, console: Console) -> dict[str, Any]:
-    config, run = cell.config(scale), RunFolder(folder)
-    commit()  # this and the hash are kept for the process: files may change while it trains
-    sources = sources_hash(config)
-    if not (folder / CELL).exists():
-        write_json(folder / CELL, {**cell.to_dict(scale), "sources": sources})
-    if run.config_file.exists():
-        resume_run(folder, console, cell.title)
-    else:
-        start_run(config, folder, console, cell.title)
-    return entry_of(cell, folder)
+def _require_nobody_else(works: Sequence[Work], where: Where) -> None:
+    """A cell that waits or runs in Slurm's queue is not run here as well."""
+    if where.cluster != "slurm":
+        there = live_jobs(works)
+        numbers = " ".join(sorted({job.split("_")[0] for job in there.values()}))
+        sentence = f"{len(there)} of the runs are in Slurm's queue; watch them with --cluster slurm, or stop them with "
+        require(not there, f"{sentence}`scancel {numbers}`.")
 
 
-def cell_folder(runs: Path, cell: Cell, scale: Scale) -> Path:
-    """Where a cell runs. One whose settings have changed gets another folder: the old run is not resumed, nor lost."""
-    text = json.dumps(cell.config(scale).to_dict(), sort_keys=True)
-    mark = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return runs / cell.recipe.name / scale / re.sub(r"\W+", "-", f"{cell.title} {mark}".replace("seed ", "seed"))
+def _record_players(plan: Plan) -> None:
+    """What players score belongs to the record before the first run does."""
+    players = with_players(plan.recipe, plan.record)["players"]
+    empty = empty_record(plan.recipe, plan.scale)
+    update_record(plan.file, lambda record: {**record, "players": players}, empty)
 
 
 def _in_words(recipe: Recipe, entry: Mapping[str, Any]) -> str:
@@ -116,6 +141,6 @@ def _in_words(recipe: Recipe, entry: Mapping[str, Any]) -> str:
     return ", ".join(figures) or "done"
 
 
-def _failures(failed: Mapping[str, Exception], asked: int, runs: Path) -> str:
-    told = "; ".join(f"{title} ({error})" for title, error in failed.items())
+def _failures(failed: Mapping[Work, str], asked: int, runs: Path) -> str:
+    told = "; ".join(f"{work.cell.title} ({failure.rstrip('.')})" for work, failure in failed.items())
     return f"{len(failed)} of {asked} runs failed: {told}; the others are kept, and their folders are in {runs}."

@@ -10,7 +10,7 @@ from mapformers.errors import UserError, require
 from mapformers.files import read_json, write_json
 from mapformers.recipes.measures import OWN_KEYS
 from mapformers.recipes.recipe import RECIPES, Cell, Recipe
-from mapformers.recipes.record import Record, empty_record, is_run_of, key_of, with_players, with_run
+from mapformers.recipes.record import Record, empty_record, is_run_of, key_of, with_added_rows, with_players, with_run
 from mapformers.runs.config import Scale
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.run import load
@@ -25,7 +25,8 @@ def cell_of(plain: Mapping[str, Any]) -> tuple[Cell, Scale]:
     require(not missing, f"{CELL} does not say {' or '.join(missing)}; restore it, or run the cell anew.")
     words = all(isinstance(plain[name], str) for name in ("recipe", "scale", "row", "world"))
     require(words and isinstance(plain["sweep"], Mapping), f"{CELL} is not what `mapformers reproduce` wrote.")
-    cell = RECIPES[plain["recipe"]].cell(plain["row"], plain["world"], plain["seed"], **plain["sweep"])
+    recipe = with_added_rows(RECIPES[plain["recipe"]], [plain])
+    cell = recipe.cell(plain["row"], plain["world"], plain["seed"], **plain["sweep"])
     return cell, plain["scale"]
 
 
@@ -54,12 +55,17 @@ def entry_of(cell: Cell, folder: Path) -> dict[str, Any]:
     for name in ("commit", "sources"):
         result.setdefault(name, None)  # a run from before they were recorded
     began = read_json(folder / CELL).get("sources")
-    if began != result["sources"] and None not in (began, result["sources"]):
-        result["sources"] = f"{began}, then {result['sources']}"  # resumed after they had changed: never current
-    place = {"row": cell.row.label, "world": cell.world, "seed": cell.seed, "sweep": dict(cell.sweep)}
+    result["sources"] = joined_sources(began, result["sources"])
     own = {name: found[name] for name in OWN_KEYS if name in found}
     others = {name: data for name, data in found.items() if name not in OWN_KEYS}
-    return {**place, "config": read_json(run.config_file), **result, **own, "measures": others}
+    return {**cell.place(), "config": read_json(run.config_file), **result, **own, "measures": others}
+
+
+def joined_sources(before: str | None, after: str | None) -> str | None:
+    """The sources of a run that began with some and went on with others: a text that no hash is equal to."""
+    if before is None or after is None:
+        return after
+    return before if before.split(", then ")[-1] == after else f"{before}, then {after}"
 
 
 @dataclass

@@ -26,13 +26,27 @@ Key = tuple[str, str, int, str]  # row, world, seed, swept settings as text
 class Row:
     """A model of the table: a registered name (or the layers of a hybrid), and settings of its own.
 
-    ``settings`` are whatever :meth:`RunConfig.compose` takes by name: ``{"rank": 2, "lr": 1e-3}``.
+    ``settings``  whatever :meth:`RunConfig.compose` takes by name: ``{"rank": 2, "lr": 1e-3}``.
+    ``added``     not of the recipe's file (:meth:`Recipe.with_rows`): cell.json and the record say what it is.
     """
 
     label: str
     model: str | None
     settings: Mapping[str, Any] = field(default_factory=dict)
     layers: Sequence[LayerSpec] | None = None
+    added: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it is, besides its label: plain data, which :meth:`from_dict` reads."""
+        return {"model": self.model, "settings": dict(self.settings), "layers": self.layers}
+
+    @classmethod
+    def from_dict(cls, label: str, plain: Mapping[str, Any]) -> "Row":
+        model, settings, layers = (plain.get(name) for name in ("model", "settings", "layers"))
+        words = model is None or isinstance(model, str)
+        right = words and isinstance(settings, Mapping) and (layers is None or isinstance(layers, list | tuple))
+        require(right, f"What the row {label!r} is was not written by `mapformers reproduce`; run it anew.")
+        return cls(label, model, dict(settings or {}), layers)
 
 
 @dataclass(frozen=True)
@@ -63,14 +77,12 @@ class Cell:
 
     def to_dict(self, scale: Scale) -> dict[str, Any]:
         """What cell.json in its run folder says, and all a worker needs to know."""
-        return {
-            "recipe": self.recipe.name,
-            "scale": scale,
-            "row": self.row.label,
-            "world": self.world,
-            "seed": self.seed,
-            "sweep": dict(self.sweep),
-        }
+        return {"recipe": self.recipe.name, "scale": scale, **self.place()}
+
+    def place(self) -> dict[str, Any]:
+        """Which cell of its recipe it is, and what its row is where the recipe's file does not say so."""
+        place = {"row": self.row.label, "world": self.world, "seed": self.seed, "sweep": dict(self.sweep)}
+        return {**place, "added": self.row.to_dict()} if self.row.added else place
 
 
 @dataclass(frozen=True)
@@ -144,18 +156,42 @@ class Recipe:
                 return row
         raise unknown(f"row of {self.name!r}", label, [row.label for row in self.rows])
 
+    def with_rows(self, *rows: Row) -> "Recipe":
+        """The same recipe with rows of one's own after its own.
+
+        >>> from mapformers.recipes import RECIPES
+        >>> table = RECIPES["table2"].with_rows(Row("MapWM-r3", "mapwm", {"rank": 3}))
+        """
+        taken = {row.label for row in self.rows}
+        for row in rows:
+            require(bool(row.label.strip()), "A row needs a label, as in: MapWM-r3=mapwm rank=3.")
+            free = f"Recipe {self.name!r} already has a row {row.label!r}; choose another label."
+            require(row.label not in taken, free)
+            taken.add(row.label)
+        return dataclasses.replace(self, rows=(*self.rows, *(dataclasses.replace(row, added=True) for row in rows)))
+
     def cell(self, label: str, world: str, seed: int = 0, **sweep: Any) -> Cell:
         """One cell by name."""
-        if world not in self.worlds:
-            raise unknown(f"world of {self.name!r}", world, self.worlds)
+        self.require_world(world)
         swept = sorted(sweep) == sorted(self.sweep)
         require(swept, f"A cell of {self.name!r} is at one value of each of: {', '.join(self.sweep) or 'nothing'}.")
         return Cell(self, self.row(label), world, seed, {name: sweep[name] for name in self.sweep})
 
-    def cells(self, rows: Sequence[Row] | None = None, seeds: int = 1) -> Iterator[Cell]:
-        """Every cell of some rows (all unless given), seed by seed."""
-        for seed in range(seeds):
-            for world in self.worlds:
+    def require_world(self, name: str) -> None:
+        if name not in self.worlds:
+            raise unknown(f"world of {self.name!r}", name, self.worlds)
+
+    def cells(
+        self,
+        rows: Sequence[Row] | None = None,
+        seeds: int | Sequence[int] = 1,
+        worlds: Sequence[str] | None = None,
+    ) -> Iterator[Cell]:
+        """Every cell of some rows and worlds (all unless given), seed by seed; a number N of seeds is 0 to N-1."""
+        for world in worlds or ():
+            self.require_world(world)
+        for seed in range(seeds) if isinstance(seeds, int) else seeds:
+            for world in self.worlds if worlds is None else worlds:
                 for row in self.rows if rows is None else rows:
                     for sweep in self.swept():
                         yield Cell(self, row, world, seed, sweep)

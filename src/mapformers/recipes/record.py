@@ -1,16 +1,18 @@
 """The record of a recipe: one JSON file with every run, what was measured of it, and what players score."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from mapformers import players
 from mapformers.errors import UserError, require
 from mapformers.evaluation import evaluate
 from mapformers.evaluation.aggregate import Summary, summarise
-from mapformers.files import read_json
-from mapformers.recipes.recipe import Cell, Key, Recipe, line_label, sweep_text
+from mapformers.files import clear_file_errors, read_json, write_json
+from mapformers.recipes.recipe import Key, Recipe, Row, line_label, sweep_text
 from mapformers.runs.config import RunConfig, Scale
 
 Record = dict[str, Any]
@@ -30,6 +32,21 @@ def read_record(path: Path) -> Record:
     return dict(record)
 
 
+def update_record(path: Path, change: Callable[[Record], Record], empty: Record) -> Record:
+    """Read a record (or take the empty one), change it and write it, while no other process does.
+
+    So several commands may add to one record at once, and none loses what another measured.
+    """
+    with clear_file_errors("write to", path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f".{path.name}.lock")):
+            before = read_record(path) if path.exists() else empty
+            after = change(before)
+            if after != before or not path.exists():
+                write_json(path, after)
+    return after
+
+
 def results_file(folder: Path, name: str, scale: str) -> Path:
     """Where a recipe's record is kept: NAME.json, or NAME-SCALE.json for scales other than cpu."""
     return folder / (f"{name}.json" if scale == "cpu" else f"{name}-{scale}.json")
@@ -46,14 +63,21 @@ def with_run(record: Record, entry: Mapping[str, Any]) -> Record:
     return {**record, "runs": sorted([*others, entry], key=key_of)}
 
 
-def has_run(record: Record, cell: Cell, scale: Scale) -> bool:
-    """Whether a cell is in the record, run with the settings it has now, and measured in full."""
-    return any(
-        key_of(entry) == cell.key
-        and is_run_of(cell.config(scale), entry)
-        and all(measure.fits(measure.of(entry)) for measure in cell.recipe.measures)
-        for entry in record["runs"]
-    )
+def with_collected(new: Record, older: Record) -> Record:
+    """What was collected, with those runs of an older record that are of other cells."""
+    collected = {key_of(entry) for entry in new["runs"]}
+    others = [entry for entry in older["runs"] if key_of(entry) not in collected]
+    return {**new, "runs": sorted([*others, *new["runs"]], key=key_of)}
+
+
+def with_added_rows(recipe: Recipe, entries: Iterable[Mapping[str, Any]]) -> Recipe:
+    """The recipe with the rows that users added to it, as runs of a record (or cell.json) tell them."""
+    known = {row.label for row in recipe.rows}
+    added: dict[str, Row] = {}
+    for entry in entries:
+        if isinstance(entry.get("added"), Mapping) and entry["row"] not in known:
+            added[entry["row"]] = Row.from_dict(entry["row"], entry["added"])
+    return recipe.with_rows(*added.values())
 
 
 def is_run_of(config: RunConfig, entry: Mapping[str, Any]) -> bool:

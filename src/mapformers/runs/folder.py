@@ -62,6 +62,16 @@ class RunFolder:
         finally:
             lock.release()
 
+    def is_locked(self) -> bool:
+        """Whether another process is training in it."""
+        if not (self.path / ".lock").exists():
+            return False
+        try:
+            with FileLock(self.path / ".lock", blocking=False):
+                return False
+        except (Timeout, OSError):
+            return True
+
     @classmethod
     def open(cls, path: Path) -> tuple["RunFolder", RunConfig]:
         """A run that exists, with its config."""

@@ -1,0 +1,107 @@
+"""One cell in a process of its own: train it or go on with it, measure it, and leave all in its folder.
+
+python -m mapformers.launch.cell WORK    (what `mapformers reproduce` starts; WORK is :meth:`Work.to_dict` as JSON)
+"""
+
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from mapformers.errors import UserError, require
+from mapformers.files import read_json, write_atomically, write_json
+from mapformers.launch.work import FAILURE, LOG, Work
+from mapformers.plugins import import_inherited_plugins
+from mapformers.recipes.collect import CELL, joined_sources, measure_run
+from mapformers.runs import checkpoint
+from mapformers.runs.folder import RunFolder
+from mapformers.runs.provenance import commit, sources_hash
+from mapformers.training.train import resume_run, start_run
+
+
+def run_work(plain: Mapping[str, Any]) -> str | None:
+    """Run a cell to its end; returns None, or the sentence that says why it failed, which stays in failure.txt.
+
+    Its lines go to log.txt. Recipes of plug-ins are found by name like all others.
+    """
+    folder = Path(plain["folder"])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FAILURE).unlink(missing_ok=True)
+    sys.argv[1:] = plain["arguments"]  # what was typed is part of a result
+    with (folder / LOG).open("a") as log:
+        try:
+            import_inherited_plugins()
+            work = Work.from_dict(plain)
+            torch.set_num_threads(work.threads)
+            train_and_measure(work, Console(file=log, force_terminal=False, width=160))
+            return None
+        except UserError as error:
+            failure = str(error)
+        except Exception as error:
+            log.write(traceback.format_exc())
+            failure = f"{type(error).__name__}: {error} (see {LOG} of its folder)"
+    write_atomically(folder / FAILURE, failure.encode())
+    return failure
+
+
+def train_and_measure(work: Work, console: Console) -> None:
+    """Start the run of a cell, or go on with it, unless it is done; then take the measures that are missing."""
+    folder, run = work.folder, RunFolder(work.folder)
+    commit()  # this and the hash are kept for the process: files may change while it trains
+    _note_sources(work, sources_hash(work.config))
+    if not run.config_file.exists():
+        start_run(work.config, folder, console, work.cell.title)
+    elif not _is_trained(work):
+        resume_run(folder, console, work.cell.title)
+    measure_run(work.cell.recipe, folder)
+
+
+def _is_trained(work: Work) -> bool:
+    """Whether a run is at its end, with what measures of it need."""
+    run = RunFolder(work.folder)
+    if not run.result_file.exists():
+        return False
+    return work.is_finished() or checkpoint.is_whole(run.checkpoints, work.config.train.steps)
+
+
+def _note_sources(work: Work, now: str) -> None:
+    """Write cell.json; a run is not gone on with after its sources have changed, unless the user wants that."""
+    file, run = work.folder / CELL, RunFolder(work.folder)
+    if not (file.exists() and run.config_file.exists()):
+        write_json(file, {**work.cell.to_dict(work.scale), "sources": now})
+        return
+    before = read_json(file).get("sources")
+    if before not in (None, now) and not run.result_file.exists():
+        changed = "The sources changed after this command was given; give it again to start anew, or with --keep-old."
+        require(work.keep_old, changed)
+        write_json(file, {**work.cell.to_dict(work.scale), "sources": joined_sources(before, now)})
+
+
+def end_with_parent() -> None:
+    """End at once when the process that started this one is gone, however it went: its end of our stdin then closes."""
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main() -> int:
+    end_with_parent()
+    try:
+        return 0 if run_work(json.loads(sys.argv[1])) is None else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
