@@ -3,7 +3,7 @@
 import math
 
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import LOG_N, NAVIGATION, rate
+from mapformers.recipes.paper_tables import LOG_N, NAVIGATION, TURNS, rate
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, TableView
 
@@ -20,7 +20,7 @@ ABLATIONS = register_recipe(
             Row("MapWM-r2, ordinary start", "mapwm", ORDINARY),
             Row("MapWM-r2, earlier keys", "mapwm", EARLIER),
             Row("MapWM-r2, ω fixed", "mapwm", {"learn_omega": False}),
-            Row("MapWM-r2, ω_max 1", "mapwm", {"omega_max": 1.0}),
+            Row("MapWM-r2, ω_max 2π", "mapwm", TURNS),
             Row("MapWM-r2, ω_max π", "mapwm", {"omega_max": math.pi}),
             Row("MapWM-r2, mean free", "mapwm", {"zero_mean_steps": 0}),
             Row("MapEM-os", "mapem"),
@@ -31,6 +31,7 @@ ABLATIONS = register_recipe(
             Row("MapEM-os, independent origins", "mapem", {"origins": "independent"}),
             Row("MapEM-os, earlier keys", "mapem", EARLIER),
             Row("MapEM, gated", "mapem", {"attend": "gated"}),
+            Row("MapEM-os, ω_max 2π", "mapem", TURNS),
             Row("MapEM-s", "mapem", STRUCTURE),
             Row("MapEM-s, log n", "mapem", {**STRUCTURE, **LOG_N}),
             Row("MapEM-s, ordinary start", "mapem", {**STRUCTURE, **ORDINARY}),

@@ -1,7 +1,7 @@
 """`mapem`: MapEM by what it attends to, with keys up to the query itself or strictly earlier, on the torus (ours)."""
 
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import NAVIGATION
+from mapformers.recipes.paper_tables import NAVIGATION, TORUS, TURNS
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, TableView
 
@@ -11,7 +11,7 @@ MAPEM = register_recipe(
     Recipe(
         name="mapem",
         task="navigation",
-        worlds={"2D": {"dims": 2, "edges": "torus"}},
+        worlds={"2D": {**TORUS, **TURNS}},
         rows=(
             Row("MapEM-os", "mapem", {"attend": "os"}),
             Row("MapEM-os, earlier keys", "mapem", {"attend": "os", **EARLIER}),

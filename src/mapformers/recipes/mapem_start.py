@@ -2,7 +2,7 @@
 
 from mapformers.recipes.mapem import EARLIER
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import NAVIGATION
+from mapformers.recipes.paper_tables import NAVIGATION, TORUS, TURNS
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, TableView
 
@@ -15,7 +15,7 @@ MAPEM_START = register_recipe(
     Recipe(
         name="mapem-start",
         task="navigation",
-        worlds={"2D": {"dims": 2, "edges": "torus"}},
+        worlds={"2D": {**TORUS, **TURNS}},
         rows=(
             Row("default", "mapem", SHORT),
             Row("mean free", "mapem", FREE),

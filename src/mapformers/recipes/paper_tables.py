@@ -1,5 +1,6 @@
 """What the tables of the paper share: headings of splits, sizes of models, and how printed figures are laid out."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ NAVIGATION = {**THREE, SPARSE_512: "OOD-sparse-512"}
 DEEP = {"n_layers": 4, "n_heads": 2, "d_model": 128, "head_dim": 64}  # "up to 4 layers and two heads" of 64 (B.3)
 TWO = {"n_layers": 2, "n_heads": 2, "d_model": 128, "head_dim": 64}  # two layers, two heads of 64
 LOG_N = {"length_scaling": "log"}
+
+# What navigation had before its grid got walls and its maps slower velocities: for results that were measured then.
+TORUS = {"dims": 2, "edges": "torus"}
+TURNS = {"omega_max": 2 * math.pi}
 
 Printed = Mapping[str, Sequence[Paper]]
 

@@ -1,7 +1,7 @@
 """`zero-mean`: MapWM with and without holding the mean movement at zero at first, on the torus (ours)."""
 
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import NAVIGATION
+from mapformers.recipes.paper_tables import NAVIGATION, TORUS, TURNS
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import TableView
 
@@ -9,7 +9,7 @@ ZERO_MEAN = register_recipe(
     Recipe(
         name="zero-mean",
         task="navigation",
-        worlds={"2D": {"dims": 2, "edges": "torus"}},
+        worlds={"2D": {**TORUS, **TURNS}},
         rows=(
             Row("mean held at zero", "mapwm", {"rank": 2, "zero_mean_steps": 250}),
             Row("mean free", "mapwm", {"rank": 2, "zero_mean_steps": 0}),

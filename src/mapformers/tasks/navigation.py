@@ -6,6 +6,7 @@ the content of a cell is drawn at its first visit, which gives the same distribu
 it is a torus.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -156,8 +157,13 @@ class Navigation(WalkTask[World]):
         return (positions * powers).sum(dim=-1)
 
     def model_defaults(self) -> dict[str, Any]:
-        """One map dimension per axis (at least two), and ω from one turn per cell to one turn per grid."""
-        return {"rank": max(2, self.settings.dims), "base": float(self.settings.grid)}
+        """One map dimension per axis (at least two); ω from 1, or twice the slowest, to one turn per grid.
+
+        Faster ones turn further than π in a step, so that a movement and another look the same to them: maps in which
+        → and ← do not cancel are then learned too, and first have to be unlearned (docs/fidelity.md).
+        """
+        grid = self.settings.grid
+        return {"rank": max(2, self.settings.dims), "base": float(grid), "omega_max": max(1.0, 4 * math.pi / grid)}
 
     def show(self, split: str | Mapping[str, Any], generator: torch.Generator) -> str:
         """The walk as tokens and, in one and two dimensions, as a picture of the grid."""
