@@ -68,6 +68,7 @@ def one_node_cluster(folder: Path, cpus: int = 2):
         wait_for_the_node(environment)
         yield environment
     finally:
+        cancel_all(environment)
         for daemon in reversed(daemons):
             daemon.send_signal(signal.SIGTERM)
             try:
@@ -85,6 +86,16 @@ def wait_for_the_node(environment: dict[str, str]) -> None:
             return
         time.sleep(0.5)
     raise RuntimeError("The node did not come up.")
+
+
+def cancel_all(environment: dict[str, str]) -> None:
+    """Leave no job behind, since it would outlive the daemons."""
+    for _ in range(60):
+        subprocess.run(["scancel", "--me"], env=environment, capture_output=True, check=False)
+        left = subprocess.run(["squeue", "--noheader"], env=environment, capture_output=True, text=True, check=False)
+        if not left.stdout.strip():
+            return
+        time.sleep(0.5)
 
 
 def free_ports(count: int) -> list[int]:

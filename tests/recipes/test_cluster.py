@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 import cluster
+import psutil
 import pytest
 from test_processes import finish, plug_in, start, training, wait_until
 
@@ -26,9 +27,9 @@ def node(tmp_path, monkeypatch):
         yield environment
 
 
-def squeue() -> list[str]:
-    line = ["squeue", "--array", "--noheader", "--format=%i"]
-    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+def squeue(form: str = "%i") -> list[str]:
+    line = ["squeue", "--array", "--noheader", f"--format={form}"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def test_submitits_own_processes_give_the_same_table(tmp_path):
@@ -47,27 +48,47 @@ def ask(*line: str) -> bool:
     return subprocess.run(line, capture_output=True, check=False).returncode == 0
 
 
+def process_of(job: str) -> psutil.Process:
+    """The process in which an element of an array job runs its cell."""
+    found = [process for process in psutil.process_iter() if "submitit.core._submit" in " ".join(words(process))]
+    index = job.split("_")[1]
+    ours = [each for each in found if each.name() != "srun" and each.environ().get("SLURM_ARRAY_TASK_ID") == index]
+    return ours[0]
+
+
+def words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def pre_empt(folder) -> None:
-    """Tell the job of a cell that the node is needed; Slurm would let it rest for two minutes before it goes on."""
+    """Tell the job of a cell that its time is over; Slurm would let it rest for two minutes before it goes on."""
     job = json.loads((folder / "job.json").read_text())["job"]
-    assert ask("scancel", "--signal=USR2", job)
+    process_of(job).send_signal(signal.SIGUSR2)
     wait_until(lambda: "Stopped after step" in (folder / "log.txt").read_text(), 60)
+    wait_until(lambda: f"{job} PENDING" in squeue("%i %T"), 60)
     wait_until(lambda: ask("scontrol", "update", f"JobId={job}", "StartTime=now"), 60)
 
 
 @slurm
 def test_an_array_job_of_four_cells_pre_empted_left_and_watched_again(tmp_path, node):
     """Every cell is run by one job, and the one that was pre-empted goes on where it was saved."""
-    line = [*plug_in(tmp_path, "often", 8000, 10**6)[:-2], "--cluster", "slurm", "--slurm", "cpus_per_task=1"]
+    line = [*plug_in(tmp_path, "often", 12000, 10**6)[:-2], "--cluster", "slurm", "--slurm", "cpus_per_task=1"]
     first = start(line, tmp_path)
-    wait_until(training(tmp_path, 2), 120)
-    pre_empted = next(tmp_path.glob("runs/often/smoke/*/metrics.jsonl")).parent
-    pre_empt(pre_empted)
-    first.send_signal(signal.SIGINT)
-    _, err = first.communicate(timeout=60)
+    try:
+        wait_until(training(tmp_path, 1), 120)
+        pre_empted = next(tmp_path.glob("runs/often/smoke/*/metrics.jsonl")).parent
+        pre_empt(pre_empted)
+        first.send_signal(signal.SIGINT)
+        _, err = first.communicate(timeout=60)
+    finally:
+        first.kill()
+        first.communicate()
     assert first.returncode == 130
     number = re.search(r"the same command watches them again, `scancel (\d+)` stops them", err)[1]
-    assert {job.split("_")[0] for job in squeue()} == {number}  # one array, and it goes on
+    assert {job.strip().split("_")[0] for job in squeue()} == {number}  # one array, and it goes on
 
     code, _, err = finish(line[: line.index("--cluster")], tmp_path)  # the same here would run them twice
     assert code == 2 and "of the runs are in Slurm's queue; watch them with --cluster slurm" in err
