@@ -16,6 +16,7 @@ ABLATIONS = register_recipe(
         worlds={"2D": {"dims": 2}},
         rows=(
             Row("MapWM-r2", "mapwm"),
+            Row("MapWM-r2, 160,000 sequences", "mapwm", {"sequences": 160_000}),
             Row("MapWM-r2, log n", "mapwm", LOG_N),
             Row("MapWM-r2, ordinary start", "mapwm", ORDINARY),
             Row("MapWM-r2, earlier keys", "mapwm", EARLIER),
