@@ -97,3 +97,13 @@ def test_cope_starts_ordinarily_with_positions_of_zero():
 def test_wrong_options_are_refused_in_one_sentence(wrong, sentence):
     with pytest.raises(mf.UserError, match=sentence):
         mf.layers.MapWM(16, **wrong)
+
+
+def test_a_run_starts_from_the_length_it_is_trained_on():
+    """128 steps of navigation are 256 tokens, of which the last is never read."""
+    for dims, tokens in ((2, 255), (5, 31)):
+        config = mf.RunConfig.compose("navigation", "mapwm", dims=dims, length_scaling="log")
+        assert config.model.layers[0].options.typical_length == tokens
+    given = mf.RunConfig.compose("navigation", "mapwm", length_scaling="log", typical_length=7)
+    assert given.model.layers[0].options.typical_length == 7
+    assert mf.RunConfig.compose("navigation", "mapwm").model.layers[0].options.typical_length == 256

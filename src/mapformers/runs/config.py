@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from mapformers.config import from_dict, to_dict
@@ -250,6 +251,8 @@ def _compose_model(
     task: Task[Any], name: str | None, layers: Sequence[LayerSpec] | None, given: Mapping[str, Any]
 ) -> ModelConfig:
     suggested = task.suggestions()
+    if given.get("length_scaling") == "log":  # nothing changes at the start for a query that sees a whole iid sequence
+        suggested["typical_length"] = max(2, task.sample("iid", 1, torch.Generator().manual_seed(0)).tokens.shape[1])
     if name is not None:
         return model_config(name, vocab_size=task.vocab_size, **{**suggested_settings(name, suggested), **given})
     require(isinstance(layers, list | tuple), f"layers must be a list of names or (name, options), not {layers!r}.")
