@@ -89,8 +89,8 @@ def test_cope_starts_ordinarily_with_positions_of_zero():
         ({"length_scaling": "sqrt"}, "length_scaling must be one of none, log"),
         ({"init": "zeros"}, "init must be one of copying, ordinary"),
         ({"typical_length": 1}, "typical_length must be at least 2"),
-        ({"softmax": False, "decay": True}, "Without softmax, leave decay, self_key and length_scaling"),
-        ({"softmax": False, "length_scaling": "log"}, "Without softmax"),
+        ({"softmax": False, "decay": True}, "softmax=False goes with decay=False, self_key=True"),
+        ({"softmax": False, "length_scaling": "log"}, "softmax=False goes with"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

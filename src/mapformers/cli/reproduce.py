@@ -24,7 +24,7 @@ from mapformers.runs.config import Scale
 DESCRIPTION = """Train and measure the rows of a table, several seeds each. Runs that are done are not repeated.
 
   mapformers reproduce table2 --seeds 3 --rows "RoPE (1L)" "MapWM-r2" --jobs 2
-  mapformers reproduce table2 --row "MapWM-r3=mapwm rank=3 lr=1e-3"
+  mapformers reproduce table2 --row "MapWM-r3=mapwm rank=3 lr=1e-3" --rows "MapWM-r2"
   mapformers reproduce all --dry-run
   mapformers reproduce table2 --cluster slurm --slurm partition=main time=04:00:00 cpus_per_task=2
 
@@ -35,11 +35,11 @@ Stopped or killed, it goes on exactly where it was when the same command is give
 @dataclass(frozen=True)
 class Arguments:
     recipe: tyro.conf.Positional[str]
-    """A name from `mapformers list recipes`, or all."""
+    """A name from `mapformers list recipes`, or all (but those that are there to choose settings)."""
     scale: Scale = "cpu"
     """Budget of each run."""
-    seeds: tuple[str, ...] = ("1",)
-    """How many (3 is seeds 0 to 2), or which: 100-102, or 0 4 100."""
+    seeds: tuple[str, ...] = ()
+    """How many (3 is seeds 0 to 2), or which: 100-102, or 0 4 100. Unless given, seed 0, or those the recipe names."""
     rows: tuple[str, ...] = ()
     """Rows by their label in the table (all unless given)."""
     row: Annotated[tuple[str, ...], tyro.conf.arg(metavar="'LABEL=MODEL [SETTING=VALUE ...]'")] = ()
@@ -95,13 +95,14 @@ def main(args: Sequence[str]) -> int:
 
 def plans_of(asked: Arguments) -> list[Plan]:
     """What is to do, of one recipe or of all; every cell can be composed, or the command is refused."""
-    seeds = parse_seeds(asked.seeds)
+    seeds = parse_seeds(asked.seeds) if asked.seeds else None
     given = [parse_row(text) for text in asked.row]
     if asked.recipe == "all":
         named = bool(asked.rows or given or asked.worlds)
         require(not named, "--rows, --row and --worlds are those of one recipe; name it instead of all.")
     plans = []
-    for name in RECIPES.names() if asked.recipe == "all" else [asked.recipe]:
+    names = [name for name in RECIPES if not RECIPES[name].chooses] if asked.recipe == "all" else [asked.recipe]
+    for name in names:
         own = RECIPES[name]
         file = results_file(asked.results, own.name, asked.scale)
         recipe = own.with_rows(*given)

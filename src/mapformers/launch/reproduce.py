@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mapformers.launch.plan import Plan, expected_seconds, make_plan
 from mapformers.launch.work import Work, cell_folder
 from mapformers.recipes.collect import entry_of
 from mapformers.recipes.recipe import RECIPES, Recipe
-from mapformers.recipes.record import Record, empty_record, results_file, update_record, with_players, with_run
+from mapformers.recipes.record import Record, empty_record, results_file, update_record, with_players_of, with_run
 from mapformers.runs.config import Scale
 
 
@@ -53,7 +54,7 @@ def reproduce(
     recipe: Recipe | str,
     *,
     scale: Scale = "cpu",
-    seeds: int | Sequence[int] = 1,
+    seeds: int | Sequence[int] | None = None,
     rows: Sequence[str] | None = None,
     worlds: Sequence[str] | None = None,
     jobs: int = 1,
@@ -65,7 +66,7 @@ def reproduce(
     """Train and measure every cell of a recipe that its record does not have yet, and return the record.
 
     ``recipe``    a name, or a recipe with rows of your own (:meth:`Recipe.with_rows`).
-    ``seeds``     how many, or which.
+    ``seeds``     how many, or which (those of the recipe unless given: 0 for most).
     ``rows``      labels, and ``worlds`` names (all unless given).
     ``jobs``      runs at a time, each in a process of its own.
     ``keep_old``  runs whose sources have changed since they were measured count as done.
@@ -100,7 +101,7 @@ def run_plans(plans: Sequence[Plan], where: Where, keep_old: bool, console: Cons
     _require_nobody_else(list(todo), where)
     place = where.place()
     for plan in plans:
-        _record_players(plan)
+        _record_players(plan, console)
 
     def keep(work: Work) -> str:
         plan, entry = todo[work], entry_of(work.cell, work.folder)
@@ -127,11 +128,20 @@ def _require_nobody_else(works: Sequence[Work], where: Where) -> None:
         require(not there, f"{sentence}`scancel {numbers}`.")
 
 
-def _record_players(plan: Plan) -> None:
-    """What players score belongs to the record before the first run does."""
-    players = with_players(plan.recipe, plan.record)["players"]
+def _record_players(plan: Plan, console: Console) -> None:
+    """What players score in a world belongs to the record before the first run there does."""
     empty = empty_record(plan.recipe, plan.scale)
-    update_record(plan.file, lambda record: {**record, "players": players}, empty)
+    for world in dict.fromkeys(cell.world for cell, _ in plan.todo):
+        measured = with_players_of(plan.recipe, plan.record, world)
+        if measured is not plan.record:
+            console.print(f"Measured what rule-based players score in {world}.", highlight=False)
+        update_record(plan.file, partial(_with_players_from, measured, world), empty)
+
+
+def _with_players_from(measured: Record, world: str, record: Record) -> Record:
+    """The record with what another has on the players of one world."""
+    here = {name: {**record.get(name, {}), world: measured[name][world]} for name in ("players", "players_in")}
+    return {**record, **here}
 
 
 def _in_words(recipe: Recipe, entry: Mapping[str, Any]) -> str:

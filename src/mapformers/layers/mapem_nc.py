@@ -38,7 +38,7 @@ register_layer(
         {"block": 2, "self_key": False},
         {"block": 8, "attend": "s", "rank": 3},
         {"origins": "shared", "project_position": True, "attn_temperature": 0.5, "rank": 2},
-        {"length_scaling": "log", "typical_length": 6, "learn_sharpness": True},
+        {"length_scaling": "log", "typical_length": 6},
         {"attend": "gated", "learn_omega": False},
     ),
     benchmarked=({}, {"block": 8}),

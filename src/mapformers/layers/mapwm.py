@@ -31,7 +31,9 @@ class MapWMOptions(MapOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         plain = not self.decay and self.self_key and self.length_scaling == "none"
-        require(self.softmax or plain, "Without softmax, leave decay, self_key and length_scaling as they are.")
+        require(
+            self.softmax or plain, "softmax=False goes with decay=False, self_key=True and length_scaling='none' only."
+        )
 
 
 class Memory(NamedTuple):

@@ -41,6 +41,8 @@ class EpisodicOptions(AttentionOptions):
         for name in ("origin_std", "qk_scale"):
             value = getattr(self, name)
             require(value is None or value > 0, f"{name} must be above 0, not {value}.")
+        once = not (self.learn_sharpness and self.length_scaling == "log")
+        require(once, "length_scaling='log' learns a sharpness of its own; leave out learn_sharpness.")
 
     @property
     def learns_sharpness(self) -> bool:

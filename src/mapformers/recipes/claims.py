@@ -12,12 +12,14 @@ from mapformers.recipes.recipe import Recipe
 from mapformers.recipes.record import runs_of
 from mapformers.reports.table import Table
 
+PLAYER = "player: "
+
 
 @dataclass(frozen=True)
 class At:
     """A place of a recipe's results: a line in a world, and there
 
-    a split              ``At("MapWM-r2", "2D", "ood-sparse")``,
+    a split              ``At("MapWM-r2", "2D", "ood-sparse")``, or of a player ``At("player: best-lag", "2D", "iid")``,
     a place of a grid    ``At("MapWM", "1 layer", grid="length x depth", row=128, column=12)``,
     or of its iid curve  ``At("MapEM-os", "5D", after=100_000)``, in training sequences.
     """
@@ -36,6 +38,11 @@ class At:
         require(len(given) == 1, f"A place of {self.line!r} {wanted}; give one of them.")
 
     @property
+    def player(self) -> str | None:
+        """The rule-based player it is about; None where it is about a line of the table."""
+        return self.line.removeprefix(PLAYER) if self.line.startswith(PLAYER) else None
+
+    @property
     def place(self) -> str:
         """Where it is, besides the line: ``2D, ood-sparse``."""
         if self.after is not None:
@@ -44,7 +51,10 @@ class At:
 
     def require_in(self, recipe: Recipe) -> None:
         """Refuse a place that the recipe does not have."""
-        _require_known(f"line of {recipe.name!r}", self.line, recipe.lines())
+        if self.player is None:
+            _require_known(f"line of {recipe.name!r}", self.line, recipe.lines())
+        else:
+            require(self.split is not None, "Players are measured on splits; name one.")
         _require_known(f"world of {recipe.name!r}", self.world, recipe.worlds)
         if self.split is not None:
             _require_known(f"split of {recipe.name!r}", self.split, recipe.splits)
@@ -65,6 +75,9 @@ class At:
 
     def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> Summary | None:
         """What was measured there over seeds; None where no run, or not every run, has a figure."""
+        if self.player is not None:
+            score = record.get("players", {}).get(self.world, {}).get(self.player, {}).get(self.split)
+            return None if score is None else summarise([score])
         values = [self._value(recipe, run) for run in runs_of(record, self.line, self.world)]
         whole = [value for value in values if value is not None]
         return summarise(whole) if whole and len(whole) == len(values) else None
@@ -167,7 +180,8 @@ class Check:
         """A difference with its sign, a figure without."""
         if self.measured is None:
             return "–"
-        return f"{self.measured:+.3f}" if self.claim.worse is not None else f"{self.measured:.3f}"
+        digits = 4 if abs(self.claim.slack(self.measured)) < 0.001 else 3  # no 0.990 that is not ≥ 0.99
+        return f"{self.measured:{'+' if self.claim.worse is not None else ''}.{digits}f}"
 
     @property
     def spread_text(self) -> str:

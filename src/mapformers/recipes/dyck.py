@@ -49,25 +49,41 @@ DYCK = register_recipe(
         ),
         claims=(
             *(
-                Claim(f"One layer of {row} at {place}.", At(row, ONE_LAYER, split), at_least=least)
+                Claim(
+                    f"One layer of {row} has an F1 of at least {least} at {place}.",
+                    At(row, ONE_LAYER, split),
+                    at_least=least,
+                )
                 for row in OURS
                 for split, place, least in (
-                    ("ood-long", "length 128", 0.99),
-                    ("ood-deep", "depth 12", 0.99),
-                    ("ood-long-deep", "length 128 and depth 12", 0.98),
+                    ("ood-long", "length 128, depth 4", 0.99),
+                    ("ood-deep", "length 32, depth 12", 0.99),
+                    ("ood-long-deep", "length 128, depth 12", 0.98),
                 )
             ),
             *(
                 Claim(
-                    f"One layer of MapWM beats {layers} of {row} on long and deep sequences.",
+                    f"One layer of {row} names the right closer in at least 0.98 of cases at length 128, depth 12.",
+                    At(row, ONE_LAYER, grid=CLOSER.name, row=128, column=12),
+                    at_least=0.98,
+                )
+                for row in OURS
+            ),
+            *(
+                Claim(
+                    f"One layer of MapWM has a higher F1 than {layers} of {row} at length 128, depth 12.",
                     At("MapWM", ONE_LAYER, "ood-long-deep"),
                     At(row, world, "ood-long-deep"),
                 )
                 for row in ("RoPE", "TAPE", "CoPE", "PathAtt")
                 for layers, world in (("one layer", ONE_LAYER), ("two layers", TWO_LAYERS))
             ),
-            Claim("Two layers of RoPE learn iid.", At("RoPE", TWO_LAYERS, IID), at_least=0.99),
-            Claim("Two layers of RoPE do not carry over.", At("RoPE", TWO_LAYERS, "ood-long-deep"), at_most=0.95),
+            Claim("Two layers of RoPE have an F1 of at least 0.99 on iid.", At("RoPE", TWO_LAYERS, IID), at_least=0.99),
+            Claim(
+                "Two layers of RoPE have an F1 of at most 0.95 at length 128, depth 12.",
+                At("RoPE", TWO_LAYERS, "ood-long-deep"),
+                at_most=0.95,
+            ),
         ),
         finding=f"At length 128 and depth 12 one layer of MapWM has an F1 of {{MapWM | {ONE_LAYER} | ood-long-deep}}, "
         f"two layers of RoPE {{RoPE | {TWO_LAYERS} | ood-long-deep}}.",

@@ -40,12 +40,14 @@ class Splits(Measure):
 
     ``headings``         split -> heading of its column.
     ``also``             further metrics, shown beside the main one where a run has them, never instead of it.
+    ``comparable``       those of them which the paper's figures may be, too.
     ``lower_is_better``  for a metric such as a loss.
     """
 
     headings: Mapping[str, str]
     metric: str = "accuracy"
     also: Sequence[str] = ()
+    comparable: Sequence[str] = ()
     lower_is_better: bool = False
     name = "splits"
 

@@ -13,7 +13,7 @@ NON_COMMUTING = register_recipe(
         task="graph",
         worlds={"dihedral": {"world": "dihedral", "steps": 64}},
         rows=(
-            Row("RoPE", "rope", rate(1e-3)),
+            Row("RoPE", "rope", at_cpu=rate(1e-3)),
             Row("MapWM", "mapwm", {"rank": 3}),
             Row("MapEM-os", "mapem", {"rank": 3}),
             Row("MapEM-s", "mapem", {"rank": 3, **STRUCTURE}),

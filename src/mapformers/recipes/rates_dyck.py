@@ -11,8 +11,10 @@ RATES_DYCK = register_recipe(
     Recipe(
         name="rates-dyck",
         task="dyck",
-        worlds={name: {**settings, "sequences": 32_000} for name, settings in DYCK.worlds.items()},
+        worlds=DYCK.worlds,
+        at_cpu={name: {"sequences": 32_000} for name in DYCK.worlds},
         rows=[row for row in DYCK.rows if "loss" not in row.settings],
+        seeds=(100,),
         sweep={"lr": RATES},
         measures=(Splits({IID: "IID"}, metric="f1"), Curve("f1")),
         views=(TableView(),),

@@ -11,8 +11,10 @@ RATES_TABLE1 = register_recipe(
     Recipe(
         name="rates-table1",
         task="selective-copy",
-        worlds={"128 symbols": {"sequences": 8_000}},
+        worlds=TABLE1.worlds,
+        at_cpu={"128 symbols": {"sequences": 8_000}},
         rows=TABLE1.rows,
+        seeds=(100,),
         sweep={"lr": RATES},
         measures=(Splits({IID: "IID"}), Curve()),
         views=(TableView(),),

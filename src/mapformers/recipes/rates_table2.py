@@ -11,7 +11,8 @@ RATES_TABLE2 = register_recipe(
     Recipe(
         name="rates-table2",
         task="navigation",
-        worlds={"2D": {"dims": 2, "sequences": 10_000}},
+        worlds={"2D": {"dims": 2}},
+        at_cpu={"2D": {"sequences": 10_000}},
         rows=(
             Row("MapEM-o", "mapem", {"attend": "o"}),
             Row("RoPE (1L)", "rope"),
@@ -25,6 +26,7 @@ RATES_TABLE2 = register_recipe(
             Row("CoPE (4L)", "cope", DEEP),
             Row("TAPE (4L)", "tape", DEEP),
         ),
+        seeds=(100,),
         sweep={"lr": RATES},
         measures=(Splits({IID: "IID"}), Curve()),
         views=(TableView(),),

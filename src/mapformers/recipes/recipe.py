@@ -27,6 +27,7 @@ class Row:
     """A model of the table: a registered name (or the layers of a hybrid), and settings of its own.
 
     ``settings``  whatever :meth:`RunConfig.compose` takes by name: ``{"rank": 2, "lr": 1e-3}``.
+    ``at_cpu``    more of them at `cpu` scale alone: what was chosen for its budget, such as a learning rate.
     ``added``     not of the recipe's file (:meth:`Recipe.with_rows`): cell.json and the record say what it is.
     """
 
@@ -34,6 +35,7 @@ class Row:
     model: str | None
     settings: Mapping[str, Any] = field(default_factory=dict)
     layers: Sequence[LayerSpec] | None = None
+    at_cpu: Mapping[str, Any] = field(default_factory=dict)
     added: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +72,9 @@ class Cell:
 
     def config(self, scale: Scale) -> RunConfig:
         """The run behind it; a row's settings go over the world's, and swept ones over both."""
-        settings = {**self.recipe.worlds[self.world], **self.row.settings, **self.sweep}
+        recipe, cpu = self.recipe, scale == "cpu"
+        world = {**recipe.worlds[self.world], **(recipe.at_cpu.get(self.world, {}) if cpu else {})}
+        settings = {**world, **self.row.settings, **(self.row.at_cpu if cpu else {}), **self.sweep}
         return RunConfig.compose(
             self.recipe.task, self.row.model, scale, layers=self.row.layers, seed=self.seed, **settings
         )
@@ -90,11 +94,14 @@ class Recipe:
     """Every row is trained once per world, seed and combination of swept settings.
 
     ``worlds``    name -> settings of the task, and of whatever else differs there.
+    ``at_cpu``    more of them at `cpu` scale alone, by world: a budget of its own.
     ``measures``  what is kept of each finished run.
     ``views``     how the record of all runs is shown.
     ``sweep``     settings and the values each of them takes, crossed with rows and worlds.
     ``paper``     (line of the table, world, split) -> the figure that the paper prints.
     ``claims``    orderings and thresholds that the record is checked against.
+    ``seeds``     those it is run on unless others are asked for. A recipe that is there to choose settings has seeds
+                  that no table reports, and `reproduce all` leaves it out.
     ``finding``   one sentence on the result; ``{row | world | split}`` stands for a measured figure.
     ``summary``   the first line of its file, unless given.
     """
@@ -106,8 +113,10 @@ class Recipe:
     measures: Sequence[Measure]
     views: "Sequence[View]"
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    at_cpu: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paper: Mapping[tuple[str, str, str], Paper] = field(default_factory=dict)
     claims: "Sequence[Claim]" = ()
+    seeds: Sequence[int] = (0,)
     finding: str = ""
     summary: str = ""
 
@@ -117,6 +126,8 @@ class Recipe:
             require(len(names) == len(set(names)), f"Two {what} of recipe {self.name!r} have the same name.")
         for setting, values in self.sweep.items():
             require(len(values) > 0, f"Recipe {self.name!r} sweeps {setting} over no values; give at least one.")
+        for world in self.at_cpu:
+            self.require_world(world)
         for claim in self.claims:
             claim.require_places(self)
 
@@ -136,6 +147,11 @@ class Recipe:
         return next((measure.also for measure in self.measures if isinstance(measure, Splits)), ())
 
     @property
+    def comparable(self) -> Sequence[str]:
+        """Those of :attr:`also` which the paper's figures may be, too."""
+        return next((measure.comparable for measure in self.measures if isinstance(measure, Splits)), ())
+
+    @property
     def curve(self) -> Curve | None:
         """How its runs learned, if that is measured."""
         return next((measure for measure in self.measures if isinstance(measure, Curve)), None)
@@ -144,6 +160,11 @@ class Recipe:
     def lower_is_better(self) -> bool:
         """Whether a smaller figure on a split is a better one."""
         return any(measure.lower_is_better for measure in self.measures if isinstance(measure, Splits))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it is there to choose settings, on seeds that no table reports."""
+        return 0 not in self.seeds
 
     def build_task(self, world: str) -> Task[Any]:
         """The task of a world; a world may also hold settings of the model and of training."""
@@ -184,12 +205,13 @@ class Recipe:
     def cells(
         self,
         rows: Sequence[Row] | None = None,
-        seeds: int | Sequence[int] = 1,
+        seeds: int | Sequence[int] | None = None,
         worlds: Sequence[str] | None = None,
     ) -> Iterator[Cell]:
         """Every cell of some rows and worlds (all unless given), seed by seed; a number N of seeds is 0 to N-1."""
         for world in worlds or ():
             self.require_world(world)
+        seeds = self.seeds if seeds is None else seeds
         for seed in range(seeds) if isinstance(seeds, int) else seeds:
             for world in self.worlds if worlds is None else worlds:
                 for row in self.rows if rows is None else rows:

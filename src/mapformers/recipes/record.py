@@ -58,16 +58,33 @@ def key_of(entry: Mapping[str, Any]) -> Key:
 
 
 def with_run(record: Record, entry: Mapping[str, Any]) -> Record:
-    """The record with one more run, in the place of an older one of the same cell."""
-    others = [other for other in record["runs"] if key_of(other) != key_of(entry)]
+    """The record with one more run, in the place of an older one of the same cell.
+
+    Runs of the same line with other settings leave the record: they are no other seeds of it.
+    """
+    others = [
+        other for other in record["runs"] if key_of(other) != key_of(entry) and not _same_line_otherwise(other, entry)
+    ]
     return {**record, "runs": sorted([*others, entry], key=key_of)}
+
+
+def _same_line_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two runs stand in one line of a table, but were run with settings that differ in more than the seed."""
+    if (line_of(one), one["world"]) != (line_of(other), other["world"]):
+        return False
+    try:
+        first, second = (RunConfig.from_dict({**run["config"], "seed": 0}) for run in (one, other))
+    except (UserError, LookupError, TypeError, AttributeError):  # no config of ours
+        return True
+    return first != second
 
 
 def with_collected(new: Record, older: Record) -> Record:
     """What was collected, with those runs of an older record that are of other cells."""
-    collected = {key_of(entry) for entry in new["runs"]}
-    others = [entry for entry in older["runs"] if key_of(entry) not in collected]
-    return {**new, "runs": sorted([*others, *new["runs"]], key=key_of)}
+    joined = older
+    for entry in new["runs"]:
+        joined = with_run(joined, entry)
+    return {**new, "runs": joined["runs"]}
 
 
 def with_added_rows(recipe: Recipe, entries: Iterable[Mapping[str, Any]]) -> Recipe:
@@ -89,9 +106,23 @@ def is_run_of(config: RunConfig, entry: Mapping[str, Any]) -> bool:
 
 
 def with_players(recipe: Recipe, record: Record) -> Record:
-    """The record with what the players score in every world, measured where it is not there yet."""
-    known = record.get("players", {})
-    return {**record, "players": {w: known[w] if w in known else scores_of_players(recipe, w) for w in recipe.worlds}}
+    """The record with what the players score in every world that has runs, measured where it is not there yet."""
+    for world in recipe.worlds:
+        if any(entry["world"] == world for entry in record["runs"]):
+            record = with_players_of(recipe, record, world)
+    return record
+
+
+def with_players_of(recipe: Recipe, record: Record, world: str) -> Record:
+    """The record with what the players score in one world; measured anew if the world or its splits have changed."""
+    settings = {
+        name: list(v) if isinstance(v, tuple) else v for name, v in vars(recipe.build_task(world).settings).items()
+    }
+    measured_in = {"world": settings, "splits": list(recipe.splits), "metric": recipe.metric}
+    if record.get("players_in", {}).get(world) == measured_in:
+        return record
+    scores = {**record.get("players", {}), world: scores_of_players(recipe, world)}
+    return {**record, "players": scores, "players_in": {**record.get("players_in", {}), world: measured_in}}
 
 
 def scores_of_players(recipe: Recipe, world: str) -> dict[str, dict[str, float | None]]:

@@ -30,51 +30,65 @@ TABLE2 = register_recipe(
         task="navigation",
         worlds={"1D": {"dims": 1}, "2D": {"dims": 2}},
         rows=(
-            Row("MapEM-o", "mapem", {"attend": "o", **rate(1e-3)}),
-            Row("RoPE (1L)", "rope", rate(1e-3)),
-            Row("RoPE (4L)", "rope", {**DEEP, **rate(1e-3)}),
-            Row("TAPE (1L)", "tape", rate(1e-3)),
-            Row("TAPE (4L)", "tape", {**DEEP, **rate(1e-3)}),
-            Row("CoPE (1L)", "cope", rate(1e-3)),
-            Row("CoPE (4L)", "cope", {**DEEP, **rate(1e-3)}),
-            Row("PathAtt (1L)", "path", rate(1e-3)),
+            Row("MapEM-o", "mapem", {"attend": "o"}, at_cpu=rate(1e-3)),
+            Row("RoPE (1L)", "rope", at_cpu=rate(1e-3)),
+            Row("RoPE (4L)", "rope", DEEP, at_cpu=rate(1e-3)),
+            Row("TAPE (1L)", "tape", at_cpu=rate(1e-3)),
+            Row("TAPE (4L)", "tape", DEEP, at_cpu=rate(1e-3)),
+            Row("CoPE (1L)", "cope", at_cpu=rate(1e-3)),
+            Row("CoPE (4L)", "cope", DEEP, at_cpu=rate(1e-3)),
+            Row("PathAtt (1L)", "path", at_cpu=rate(1e-3)),
             Row("MapWM-r1", "mapwm", {"rank": 1}),
             Row("MapWM-r2", "mapwm", {"rank": 2}),
             Row("MapEM-os", "mapem", {"attend": "os"}),
             Row("MapEM-s", "mapem", {"attend": "s"}),
-            Row("MapWM-r2, log n", "mapwm", {"rank": 2, **LOG_N}),
             Row("MapEM-os, log n", "mapem", {"attend": "os", **LOG_N}),
-            Row("MapEM-s, log n", "mapem", {"attend": "s", **LOG_N}),
         ),
-        measures=(Splits(NAVIGATION, also=("accuracy_objects",)), Curve()),
+        measures=(Splits(NAVIGATION, also=("accuracy_objects",), comparable=("accuracy_objects",)), Curve()),
         views=(TableView(), BarView(), CurveView(together=True), CurveView()),
         paper=paper_figures(PRINTED, PLACES),
         claims=(
             *(
-                Claim(f"{row} solves {world}.", better=At(row, world, IID), at_least=0.99)
+                Claim(
+                    f"{row} recalls at least {least:g} on {NAVIGATION[split]} in {world}.",
+                    At(row, world, split),
+                    at_least=least,
+                )
                 for world in ("1D", "2D")
                 for row in OURS
-            ),
-            *(
-                Claim(f"{row} carries over to larger, emptier {world} worlds.", At(row, world, SPARSE), at_least=0.95)
-                for world in ("1D", "2D")
-                for row in OURS
+                for split, least in ((IID, 0.99), (DENSE, 0.99), (SPARSE, 0.99))
             ),
             *(
                 Claim(
-                    f"A map beats {row} in larger, emptier 2D worlds.",
+                    f"MapWM-r2 beats {row} in larger, emptier 2D worlds.",
                     At("MapWM-r2", "2D", SPARSE),
                     At(row, "2D", SPARSE),
                 )
                 for row in BASELINES
             ),
             Claim(
-                "A map of two dimensions needs two.", At("MapWM-r2", "2D", IID), At("MapWM-r1", "2D", IID), margin=0.1
+                "In 2D, MapWM of rank 2 recalls at least 0.1 more than of rank 1.",
+                At("MapWM-r2", "2D", IID),
+                At("MapWM-r1", "2D", IID),
+                margin=0.1,
             ),
-            Claim("In 1D one dimension is enough.", At("MapWM-r1", "1D", IID), at_least=0.99),
-            Claim("PathAtt follows a line, not a plane.", At("PathAtt (1L)", "1D", IID), At("PathAtt (1L)", "2D", IID)),
-            Claim("Depth helps RoPE.", At("RoPE (4L)", "2D", IID), At("RoPE (1L)", "2D", IID)),
-            Claim("Content without position is no map.", At("RoPE (1L)", "2D", IID), At("MapEM-o", "2D", IID)),
+            Claim("In 1D, rank 1 is enough for MapWM.", At("MapWM-r1", "1D", IID), at_least=0.99),
+            Claim(
+                "PathAtt recalls at least 0.1 more in 1D than in 2D.",
+                At("PathAtt (1L)", "1D", IID),
+                At("PathAtt (1L)", "2D", IID),
+                margin=0.1,
+            ),
+            Claim(
+                "RoPE recalls more with four layers than with one.",
+                At("RoPE (4L)", "2D", IID),
+                At("RoPE (1L)", "2D", IID),
+            ),
+            Claim(
+                "RoPE recalls more than MapEM-o, which has no position.",
+                At("RoPE (1L)", "2D", IID),
+                At("MapEM-o", "2D", IID),
+            ),
         ),
         finding="In larger and emptier 2D worlds than it was trained in, MapWM with a map of two dimensions recalls "
         "{MapWM-r2 | 2D | ood-sparse} of what it saw, RoPE {RoPE (1L) | 2D | ood-sparse}.",

@@ -13,7 +13,9 @@ VELOCITIES = register_recipe(
     Recipe(
         name="velocities",
         task="navigation",
-        worlds={"2D": {"dims": 2, "sequences": 20_000}},
+        worlds={"2D": {"dims": 2}},
+        at_cpu={"2D": {"sequences": 20_000}},
+        seeds=(100, 101, 102),
         rows=(
             Row("MapWM-r2, ω_max 1", "mapwm", {"omega_max": 1.0}),
             Row("MapWM-r2, ω_max π", "mapwm", {"omega_max": TURN / 2}),

@@ -127,6 +127,8 @@ class AlongWorlds(View):
             for each in found:
                 points = lines.setdefault(each.line(), Series()).points
                 points.append((number_of[each.world], each.ours.mean, each.ours.std))
+            for series in lines.values():
+                series.points.sort()
             frame = Frame(self.number, recipe.metric, log=self.log, share=not recipe.lower_is_better)
             draw_series({"": lines}, path, frame)
 

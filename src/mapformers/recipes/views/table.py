@@ -55,14 +55,20 @@ class TableView(View):
         return Table(title, self._headings(recipe, world), rows, below, notes)
 
     def other_metric(self, recipe: Recipe, record: Mapping[str, Any], world: str, metric: str) -> Table:
-        """Another metric of the same runs, of the lines that have it; in brackets what the paper prints."""
-        found = summaries(recipe, record, metric)
+        """Another metric of the same runs, of the lines that have it; the paper's figures where they may be it."""
+        found, compared = summaries(recipe, record, metric), metric in recipe.comparable
         rows = []
         for line in lines_run(recipe, record, world):
             if any((line, world, split) in found for split in recipe.splits):
                 count = [str(len(runs_of(record, line, world)))] if self.seeds else []
-                rows.append([line, *count, *(plain_cell(found, recipe, line, world, split) for split in recipe.splits)])
-        title = f"{recipe.name}, {world}: {metric} beside it{', ours (paper)' if recipe.paper else ''}"
+                rows.append(
+                    [
+                        line,
+                        *count,
+                        *(plain_cell(found, recipe, line, world, split, compared) for split in recipe.splits),
+                    ]
+                )
+        title = f"{recipe.name}, {world}: {metric} beside it{', ours (paper)' if compared and recipe.paper else ''}"
         return Table(title, self._headings(recipe, world), rows)
 
     def _headings(self, recipe: Recipe, world: str) -> list[str]:
@@ -101,9 +107,9 @@ def cell(
     return marked(text, states)
 
 
-def plain_cell(found: Found, recipe: Recipe, line: str, world: str, split: str) -> str:
-    """The same without marks."""
+def plain_cell(found: Found, recipe: Recipe, line: str, world: str, split: str, compared: bool = True) -> str:
+    """The same without marks; ``compared``: whether the paper's figure stands beside it."""
     ours, printed = found.get((line, world, split)), recipe.paper.get((line, world, split))
     if ours is None:
         return "–"
-    return f"{spread(ours)} ({printed[0]:.2f})" if printed else spread(ours)
+    return f"{spread(ours)} ({printed[0]:.2f})" if printed and compared else spread(ours)
