@@ -124,5 +124,8 @@ def test_further_metrics_stand_beside_the_main_one(mini):
     main_table, beside = TableView().tables(recipe, record)
     assert main_table == TableView().table(recipe, record, "1D")
     assert "accuracy_objects" in beside.title
+    assert beside.rows == [["MapWM", "2", "0.875", "0.875"]]
+    comparable = Splits(mini.splits, also=("accuracy_objects",), comparable=("accuracy_objects",))
+    beside = TableView().tables(replace(recipe, measures=(comparable, Curve())), record)[1]
     assert beside.rows == [["MapWM", "2", "0.875 (0.75)", "0.875"]]
     assert all(measure.fits(measure.of(run)) for measure in recipe.measures for run in record["runs"])

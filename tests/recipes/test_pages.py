@@ -101,9 +101,8 @@ def test_several_worlds_share_one_table_on_the_page_of_all_results():
     assert section.count("|---") == 1 and "| MapWM-r2 ° | 2D | 2 |" in section
     record["runs"].pop(1)
     record["runs"].pop(2)  # both of 2D
-    assert "1 of 6 rows is here; not run: MapEM-o, RoPE (1L), MapWM-r1, MapEM-os, MapEM-s, MapWM-r2 (2D)." in (
-        recipe_section(RECIPES["table2"], record)
-    )
+    section = recipe_section(RECIPES["table2"], record)
+    assert "1 of 13 rows is here; not run: MapEM-o, RoPE (1L)," in section and "MapWM-r2 (2D)." in section
 
 
 def demo_checkout(root):
