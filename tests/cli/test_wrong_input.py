@@ -147,7 +147,7 @@ CASES = [
     (TRAIN + "--attn-temperature inf", "attn_temperature must be"),
     (TRAIN + "--omega-max 0", "omega_max must be above 0, not 0"),
     (TRAIN + "--omega-max inf", "omega_max must be"),
-    (TRAIN + "--base 0.5", "base must be at least 2π/omega_max = 1, not 0.5"),
+    (TRAIN + "--base 0.5", "base must be at least 2π/omega_max = 6.283, not 0.5"),
     (TRAIN + "--base inf", "base must be"),
     (TRAIN + "--model mapem --attend x", "'os', 's', 'o'"),
     (TRAIN + "--model mapem --origin-std 0", "origin_std must be above 0, not 0"),
