@@ -7,8 +7,8 @@ from torch import Tensor, nn
 import mapformers as mf
 from helpers import MIXED, PLAIN, Layout
 from mapformers import lie
-from mapformers.layers import mapwm
 from mapformers.layers.mampa import LITERAL, PathMAmPa, SteppedMAmPa
+from mapformers.modules import attention
 from mapformers.modules.context import Context
 from mapformers.modules.layer import LAYERS
 from mapformers.modules.mixer import LayerShape
@@ -57,12 +57,12 @@ def linear_mapwm(monkeypatch: pytest.MonkeyPatch) -> dict[str, Tensor]:
     """Takes the softmax out of MapWM: y_t = Σ_{s≤t} ⟨R q_t, R k_s⟩ v_s. Holds the rotated q and k, v and y."""
     seen: dict[str, Tensor] = {}
 
-    def attend_without_softmax(q: Tensor, k: Tensor, v: Tensor, context: Context, _) -> Tensor:
+    def attend_without_softmax(q: Tensor, k: Tensor, v: Tensor, _, context: Context, __) -> Tensor:
         visible = context.attention_mask().expand(len(q), 1, -1, -1)
         seen.update(q=q, k=k, v=v, y=(q @ k.mT).masked_fill(~visible, 0.0) @ v)
         return seen["y"]
 
-    monkeypatch.setattr(mapwm, "attend", attend_without_softmax)
+    monkeypatch.setattr(attention, "attend", attend_without_softmax)
     return seen
 
 
