@@ -19,7 +19,7 @@ def test_at_the_papers_scale_every_row_has_the_papers_rate_and_budget(name):
 
 
 def test_what_was_chosen_for_cpu_holds_there_alone():
-    rope = RECIPES["table2"].cell("RoPE (1L)", "2D")
+    rope = RECIPES["table2"].cell("RoPE (4L)", "2D")
     assert [rope.config(scale).train.lr for scale in ("smoke", "cpu", "paper")] == [TrainConfig.lr, 1e-3, 3e-4]
     five = RECIPES["dims"].cell("MapWM", "5D")
     assert [five.config(scale).train.sequences for scale in ("smoke", "cpu", "paper")] == [320, 240_000, 700_000]
