@@ -29,6 +29,7 @@ FAMILY = register_recipe(
         name="family",
         task="family-tree",
         worlds={FRESH: {"trees": "fresh"}, FIXED: {"trees": "fixed"}},
+        at_cpu={world: {"sequences": 30_000} for world in (FRESH, FIXED)},
         rows=(
             Row("RoPE", "rope"),
             Row("MapWM", "mapwm"),
