@@ -6,12 +6,13 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test slurm lint bench clean
 
 help:
 	@echo "make setup   create .venv with the library in it"
 	@echo "make demo    learn a map and draw it (a few minutes)"
 	@echo "make test    run the tests"
+	@echo "make slurm   run cells on a real Slurm of one node (needs slurm-wlm, munge and root)"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   throughput of every mixer, as a ratio to rope"
 
@@ -22,6 +23,9 @@ demo: $(READY)
 
 test: $(READY_DEV)
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+slurm: $(READY_DEV)
+	$(BIN)/python -m pytest tests/recipes/test_cluster.py --slurm $(ARGS)
 
 lint: $(READY_DEV)
 	$(BIN)/ruff format --check .

@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--import-plugin", action="append", default=[], help="a file whose layers and tasks are tested too"
     )
+    parser.addoption("--slurm", action="store_true", help="also start a real Slurm and send it an array job")
 
 
 def pytest_configure(config: pytest.Config) -> None:

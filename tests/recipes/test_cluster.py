@@ -17,8 +17,10 @@ slurm = pytest.mark.skipif(not cluster.is_installed(), reason="needs Debian's sl
 
 
 @pytest.fixture
-def node(tmp_path, monkeypatch):
+def node(request, tmp_path, monkeypatch):
     """A cluster that every process of the test speaks to."""
+    if not request.config.getoption("--slurm"):
+        pytest.skip("starts a real Slurm, which takes minutes on a busy machine: ask for it with --slurm (make slurm)")
     folder = tmp_path / "cluster"
     folder.mkdir()
     with cluster.one_node_cluster(folder) as environment:
