@@ -3,7 +3,7 @@
 import math
 
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import LOG_N, NAVIGATION, TURNS
+from mapformers.recipes.paper_tables import LOG_N, NAVIGATION, TURNS, rate
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, TableView
 
@@ -37,10 +37,10 @@ ABLATIONS = register_recipe(
             Row("MapEM-s, log n", "mapem", {**STRUCTURE, **LOG_N}),
             Row("MapEM-s, ordinary start", "mapem", {**STRUCTURE, **ORDINARY}),
             Row("MapEM-s, earlier keys", "mapem", {**STRUCTURE, **EARLIER}),
-            Row("RoPE (1L)", "rope"),
-            Row("RoPE (1L), log n", "rope", LOG_N),
-            Row("RoPE (1L), ordinary start", "rope", ORDINARY),
-            Row("RoPE (1L), earlier keys", "rope", EARLIER),
+            Row("RoPE (1L)", "rope", at_cpu=rate(1e-3)),
+            Row("RoPE (1L), log n", "rope", LOG_N, at_cpu=rate(1e-3)),
+            Row("RoPE (1L), ordinary start", "rope", ORDINARY, at_cpu=rate(1e-3)),
+            Row("RoPE (1L), earlier keys", "rope", EARLIER, at_cpu=rate(1e-3)),
             Row("CoPE (1L)", "cope"),
             Row("CoPE (1L), log n", "cope", LOG_N),
             Row("CoPE (1L), ordinary start", "cope", ORDINARY),

@@ -2,7 +2,7 @@
 
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import DENSE, IID, LOG_N, SPARSE, THREE, figures, paper_figures
+from mapformers.recipes.paper_tables import DENSE, IID, LOG_N, SPARSE, THREE, figures, paper_figures, rate
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import BarView, CurveView, TableView
 
@@ -23,7 +23,7 @@ DIMS = register_recipe(
         worlds={"3D": {"dims": 3}, "5D": {"dims": 5}},
         at_cpu={"5D": LONGER},
         rows=(
-            Row("RoPE (1L)", "rope"),
+            Row("RoPE (1L)", "rope", at_cpu=rate(1e-3)),
             Row("CoPE (1L)", "cope"),
             Row("MapWM", "mapwm"),
             Row("MapEM-os", "mapem"),

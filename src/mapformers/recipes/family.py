@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import IID, SPARSE, figures, paper_figures
+from mapformers.recipes.paper_tables import IID, SPARSE, figures, paper_figures, rate
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import BarView, CurveView, TableView
 
@@ -31,7 +31,7 @@ FAMILY = register_recipe(
         worlds={FRESH: {"trees": "fresh"}, FIXED: {"trees": "fixed"}},
         at_cpu={world: {"sequences": 30_000} for world in (FRESH, FIXED)},
         rows=(
-            Row("RoPE", "rope"),
+            Row("RoPE", "rope", at_cpu=rate(1e-3)),
             Row("MapWM", "mapwm"),
             Row("MapEM", "mapem"),
             *(Row(f"MapEM-NC-{n}", "mapem-nc", {"block": n, **FREE}) for n in BLOCKS),

@@ -30,10 +30,10 @@ TABLE2 = register_recipe(
         task="navigation",
         worlds={"1D": {"dims": 1}, "2D": {"dims": 2}},
         rows=(
-            Row("MapEM-o", "mapem", {"attend": "o"}),
-            Row("RoPE (1L)", "rope"),
+            Row("MapEM-o", "mapem", {"attend": "o"}, at_cpu=rate(1e-3)),
+            Row("RoPE (1L)", "rope", at_cpu=rate(1e-3)),
             Row("RoPE (4L)", "rope", DEEP, at_cpu=rate(1e-3)),
-            Row("TAPE (1L)", "tape"),
+            Row("TAPE (1L)", "tape", at_cpu=rate(1e-3)),
             Row("TAPE (4L)", "tape", DEEP, at_cpu=rate(1e-3)),
             Row("CoPE (1L)", "cope"),
             Row("CoPE (4L)", "cope", DEEP, at_cpu=rate(1e-3)),
