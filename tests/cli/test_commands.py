@@ -82,6 +82,11 @@ def test_show_lists_every_step_and_brackets_what_is_scored(run):
     assert sum(scored) > 0
 
 
+def test_show_marks_a_start_that_is_not_seen_again(run):
+    *drawing, legend = run("show navigation --steps 5 --grid 8").rstrip().splitlines()
+    assert any(" S" in line for line in drawing) and legend.startswith("S start")
+
+
 def test_show_seeds_differ(run):
     assert run("show navigation") == run("show navigation --seed 0") != run("show navigation --seed 1")
 
