@@ -79,7 +79,7 @@ def expected_seconds(record: Record, cell: Cell, scale: Scale) -> tuple[float, f
     """Seconds and core-seconds that a cell should take, from recorded runs of its line and world; None without any."""
     line = line_label(cell.row.label, cell.sweep)
     runs = [entry for entry in record["runs"] if line_of(entry) == line and entry["world"] == cell.world]
-    runs = [entry for entry in runs if entry.get("sequences") and entry.get("wall_seconds")]
+    runs = [entry for entry in runs if entry.get("sequences") and entry.get("wall_seconds") is not None]
     if not runs:
         return None
     sequences = cell.config(scale).train.sequences
