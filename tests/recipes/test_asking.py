@@ -115,6 +115,24 @@ def test_a_dry_run_says_what_would_be_run_and_writes_nothing(here, capsys):
     assert "is recorded for 2 of them" in printed  # RoPE's; of MapWM one is left, and known
 
 
+def test_a_run_that_another_table_has_is_taken_from_there(here, capsys, monkeypatch):
+    from mapformers.recipes import RECIPES
+
+    rows = (Row("Same", "mapwm", {"d_model": 16, "rank": 1}), Row("Other", "mapwm", {"d_model": 16, "rank": 2}))
+    twin = {**vars(RECIPES["mini"]), "name": "twin", "rows": rows, "finding": "", "paper": {}}
+    monkeypatch.setitem(RECIPES._entries, "twin", mf.recipes.Recipe(**twin))
+    assert main(["reproduce", "mini", "--rows", "MapWM"]) == 0
+    assert main(["reproduce", "twin"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "twin at cpu scale: 1 runs to do" in told and "where the same run is: 1." in told
+    taken, trained = sorted(record(here, "results/twin.json")["runs"], key=lambda run: run["row"], reverse=True)
+    mini = record(here)["runs"][0]
+    assert {**taken, "row": "MapWM"} == {**mini, "taken_from": "mini"} and taken["row"] == "Same"
+    assert "taken_from" not in trained and len(list((here / "runs/twin/cpu").iterdir())) == 1
+    assert main(["reproduce", "twin"]) == 0
+    assert "0 runs to do, 2 done" in capsys.readouterr().err
+
+
 def test_all_is_every_recipe_with_a_record_each(here, capsys, monkeypatch):
     from mapformers.recipes import RECIPES
 

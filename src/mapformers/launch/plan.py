@@ -9,6 +9,7 @@ from typing import Any, Literal
 from mapformers.evaluation.aggregate import summarise
 from mapformers.recipes.recipe import Cell, Recipe, line_label
 from mapformers.recipes.record import Record, empty_record, is_run_of, key_of, line_of, read_record
+from mapformers.recipes.shared_runs import recorded_elsewhere
 from mapformers.reports.table import Table
 from mapformers.runs.config import Scale
 from mapformers.runs.provenance import freshness
@@ -24,6 +25,7 @@ class Plan:
     ``todo``        cells, each with the reason.
     ``kept``        how many done runs are kept although their sources have changed.
     ``unrecorded``  how many done runs are from before sources were recorded; they are kept too.
+    ``shared``      what the records of other recipes have of cells that are not done: runs of the same config.
     """
 
     recipe: Recipe
@@ -34,6 +36,7 @@ class Plan:
     done: int
     kept: int
     unrecorded: int
+    shared: Sequence[Mapping[str, Any]] = ()
 
     def sentences(self) -> Iterator[str]:
         yield f"{self.recipe.name} at {self.scale} scale: {len(self.todo)} runs to do, {self.done} done."
@@ -41,6 +44,8 @@ class Plan:
         for why, remedy in (("sources changed", " (--keep-old keeps such runs)"), ("settings changed", "")):
             if reasons[why]:
                 yield f"Done before, and repeated because their {why}: {reasons[why]}{remedy}."
+        if self.shared:
+            yield f"Taken from the records of other recipes, where the same run is: {len(self.shared)}."
         if self.kept:
             yield f"Kept although the sources that decide them have changed: {self.kept}."
         if self.unrecorded:
@@ -53,7 +58,10 @@ def make_plan(recipe: Recipe, scale: Scale, file: Path, cells: Sequence[Cell], k
     entries = {key_of(entry): entry for entry in record["runs"]}
     todo: list[tuple[Cell, Why]] = []
     states: Counter[str] = Counter()
+    elsewhere = recorded_elsewhere([cell for cell in cells if cell.key not in entries], scale, file.parent)
     for cell in cells:
+        if cell.key in elsewhere:
+            continue
         entry = entries.get(cell.key)
         state = "new" if entry is None else freshness(entry)
         why = _why(cell, scale, entry, state)
@@ -61,7 +69,8 @@ def make_plan(recipe: Recipe, scale: Scale, file: Path, cells: Sequence[Cell], k
             states[state] += 1
         else:
             todo.append((cell, why))
-    return Plan(recipe, scale, file, record, todo, states.total(), states["changed"], states["unrecorded"])
+    counts = states.total(), states["changed"], states["unrecorded"]
+    return Plan(recipe, scale, file, record, todo, *counts, shared=list(elsewhere.values()))
 
 
 def _why(cell: Cell, scale: Scale, entry: Mapping[str, Any] | None, state: str) -> Why | None:

@@ -102,6 +102,7 @@ def run_plans(plans: Sequence[Plan], where: Where, keep_old: bool, console: Cons
     place = where.place()
     for plan in plans:
         _record_players(plan, console)
+        _record_shared(plan)
 
     def keep(work: Work) -> str:
         plan, entry = todo[work], entry_of(work.cell, work.folder)
@@ -131,11 +132,18 @@ def _require_nobody_else(works: Sequence[Work], where: Where) -> None:
 def _record_players(plan: Plan, console: Console) -> None:
     """What players score in a world belongs to the record before the first run there does."""
     empty = empty_record(plan.recipe, plan.scale)
-    for world in dict.fromkeys(cell.world for cell, _ in plan.todo):
+    worlds = [*(cell.world for cell, _ in plan.todo), *(entry["world"] for entry in plan.shared)]
+    for world in dict.fromkeys(worlds):
         measured = with_players_of(plan.recipe, plan.record, world)
         if measured is not plan.record:
             console.print(f"Measured what rule-based players score in {world}.", highlight=False)
         update_record(plan.file, partial(_with_players_from, measured, world), empty)
+
+
+def _record_shared(plan: Plan) -> None:
+    """Runs that other recipes have measured become runs of this one."""
+    for entry in plan.shared:
+        update_record(plan.file, partial(with_run, entry=entry), empty_record(plan.recipe, plan.scale))
 
 
 def _with_players_from(measured: Record, world: str, record: Record) -> Record:
