@@ -109,7 +109,6 @@ class Block(nn.Module):
         self.mlp = MLP(shape)
 
     def forward(self, x: Tensor, stream: Any, state: Any, context: Context) -> tuple[Tensor, Any, Any]:
-        context.require_past_of(state)
         mixed, state = self.mixer(self.norm_mixer(x), state=state, context=context)
         x = x + mixed
         return x + self.mlp(self.norm_mlp(x)), stream, state
@@ -124,7 +123,6 @@ class MixerOnly(nn.Module):
         self.mixer: nn.Module = mixer  # called, so that hooks on it fire
 
     def forward(self, x: Tensor, stream: Any, state: Any, context: Context) -> tuple[Tensor, Any, Any]:
-        context.require_past_of(state)
         mixed, state = self.mixer(self.norm(x), state=state, context=context)
         return x + mixed, stream, state
 
