@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mapformers.config import from_dict, to_dict
 from mapformers.errors import describe, require, unknown
+from mapformers.modes import in_eval_mode
 from mapformers.modules.context import EMPTY_PAST, Context, StreamState
 from mapformers.modules.layer import LAYERS, RMSNorm, linear
 from mapformers.modules.mixer import LayerShape, head_size
@@ -203,12 +204,8 @@ class Decoder(nn.Module):
         ``attention``, ``attn_x``, ``attn_p`` (B, H, L, L), ``gates`` (B, H, L, 2), ``delta`` (B, L, E), ``place``
         (B, L, H, D): those the layer has.
         """
-        training = self.training
-        self.eval()
-        try:
+        with in_eval_mode(self):
             return self._run(tokens, self._context(tokens, reset, padding_mask, None), None, record=True)[2]
-        finally:
-            self.train(training)
 
     def _context(
         self, tokens: Tensor, reset: Tensor | None, padding_mask: Tensor | None, state: StreamState | None
@@ -266,5 +263,8 @@ def build_model(
     >>> hybrid = build_model(layers=["mapem", ("mapwm", {"rank": 4})], vocab_size=21, n_heads=2)
 
     ``settings`` are sizes (d_model, n_heads, head_dim, mlp_ratio) and, with ``name``, the layer's options.
+
+    In a training loop of your own, models with a map need `mf.training.zero_mean_movement` in every step: without it
+    some never find the map (docs/training.md). `mf.train` does it by itself.
     """
     return Decoder(model_config(name, vocab_size=vocab_size, n_layers=n_layers, layers=layers, **settings))

@@ -237,6 +237,10 @@ WORLDS = {
     ),
     "two ways": ({"edges": [*WORLD["edges"], ["hall", "in", "hall"]]}, "give the two edges different actions."),
     "no exit": ({"edges": WORLD["edges"][:1]}, "node 'bath' has no exit, so a walk would end there; add an edge"),
+    "out of reach": (
+        {"nodes": ["hall", "bath", "attic"], "edges": [*WORLD["edges"], ["attic", "out", "hall"]]},
+        "node 'attic' cannot be reached from the start 'hall'; add an edge that leads there, leave the node out",
+    ),
     "half a character": ({"name": "\ud800"}, "must be plain text on one line"),
     "two lines": ({"nodes": ["hall\n", "bath"]}, "must be plain text on one line"),
     "no world": (None, "world.json: this is not valid JSON"),

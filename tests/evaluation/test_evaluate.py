@@ -1,6 +1,7 @@
 """`evaluate` measures anything that answers tokens with logits: players whose score is known beforehand."""
 
 import math
+import threading
 from collections import Counter
 from types import SimpleNamespace
 
@@ -119,6 +120,43 @@ def test_the_mode_is_restored_after_an_error_too(task):
     with pytest.raises(mf.UserError):
         mf.evaluate(player, task, n_sequences=4)
     assert player.training
+
+
+class Waiting(Player):
+    """Every call waits until its turn: the calls in flight are in the hands of the test."""
+
+    def __init__(self, vocab_size):
+        super().__init__(vocab_size)
+        self.entered, self.turns = threading.Semaphore(0), [threading.Event(), threading.Event()]
+
+    def forward(self, tokens):
+        turn = self.turns[len(self.calls)]
+        answer = super().forward(tokens)
+        self.entered.release()
+        assert turn.wait(timeout=60)
+        return answer
+
+
+def test_two_threads_leave_the_mode_as_it_was(task):
+    """The second comes while the first is at work, finds eval mode, and leaves after it."""
+    player, threads = Waiting(task.vocab_size).train(), []
+    player.head.eval()  # a part that was frozen stays so
+    for _ in range(2):
+        threads.append(threading.Thread(target=mf.evaluate, args=(player, task), kwargs={"n_sequences": 4}))
+        threads[-1].start()
+        assert player.entered.acquire(timeout=60)
+    for turn, thread in zip(player.turns, threads):
+        turn.set()
+        thread.join()
+    assert player.training and not player.head.training
+    assert player.calls == [(False, False)] * 2
+
+
+def test_looking_inside_restores_the_mode_of_every_part():
+    model = mf.build_model("rope", vocab_size=5, d_model=8).train()
+    model.head.eval()
+    model.observe(torch.zeros(1, 3, dtype=torch.long))
+    assert model.training and not model.head.training
 
 
 def test_result_does_not_depend_on_batch_size(task):

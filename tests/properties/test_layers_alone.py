@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import mapformers as mf
 from helpers import CASES, FIRST_CASES, MIXED, PACKED, PADDED, Case, Layout, assert_bitwise, assert_same, draw_tokens
 from mapformers.errors import UserError
-from mapformers.modules.context import Context, StreamState
+from mapformers.modules.context import EMPTY_PAST, Context, StreamState
 from mapformers.modules.layer import LAYERS
 
 WIDTH, HEADS = 16, 2
@@ -129,6 +129,16 @@ def test_a_state_without_its_past_is_refused_and_not_misread(case: Case):
     _, _, memory = block(x, None, None, Context.of(tokens))
     with pytest.raises(UserError, match="handed over together"):
         block(x, None, memory, Context.of(tokens))
+
+
+@once_each
+def test_a_layer_alone_refuses_half_a_state(case: Case):
+    """Keys without the past they belong to, and a past without its keys, were computed with."""
+    layer, x, tokens = build(case), draw_x(2, 5), draw_tokens(2, 5)
+    _, state = layer(x, return_state=True, **told(case, tokens))
+    for half in (state._replace(past=EMPTY_PAST), state._replace(layers=(None,))):
+        with pytest.raises(UserError, match="handed over together"):
+            layer(x, state=half, **told(case, tokens))
 
 
 @both_ways

@@ -25,3 +25,17 @@ def build(world=FLAT, **options):
 
 def changed(**parts):
     return {**FLAT, **parts}
+
+
+def without_the_unreached(world):
+    """The world with only those nodes that a walk from its start can reach."""
+    reached = [world.get("start", world["nodes"][0])]
+    for node in reached:
+        reached += {head for tail, _, head in world["edges"] if tail == node} - set(reached)
+    kept = {
+        "nodes": [n for n in world["nodes"] if n in reached],
+        "edges": [e for e in world["edges"] if e[0] in reached],
+    }
+    if "observations" in world:
+        kept["observations"] = {n: symbol for n, symbol in world["observations"].items() if n in reached}
+    return {**world, "start": reached[0], **kept}

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from graphs import WORLDS, build, changed, generator
+from graphs import WORLDS, build, changed, generator, without_the_unreached
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,6 +91,7 @@ def replay(sequence, world, start, names):
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(world=worlds(), options=walks, seed=st.integers(0, 2**31))
 def test_batch_agrees_with_a_replay_from_tokens_alone(world, options, seed):
+    world = world if options["start"] == "random" else without_the_unreached(world)
     task = build(world, **options)
     batch = task.sample("iid", 5, generator(seed))
     assert batch.tokens.shape == (5, 2 * options["steps"] - 1)
@@ -119,6 +120,7 @@ def test_batch_agrees_with_a_replay_from_tokens_alone(world, options, seed):
 @given(world=worlds(), options=walks, seed=st.integers(0, 2**31), spoilt=st.integers(0, 20))
 def test_metrics_agree_with_counting(world, options, seed, spoilt):
     """Answers with some mistakes, counted one by one in a replay of the tokens."""
+    world = world if options["start"] == "random" else without_the_unreached(world)
     task = build(world, **options)
     batch, g = task.sample("iid", 7, generator(seed)), generator(seed + 1)
     answers = batch.targets.clone()
@@ -256,6 +258,24 @@ def test_where_nodes_cannot_be_told_apart_the_player_need_not_be_right():
     answers = mf.players.build("perfect", task)(batch.tokens).argmax(dim=-1)[:, 6]
     for answer, right, start in zip(answers, batch.targets[:, 6], batch.info["start"].tolist()):
         assert (answer == right) == (nodes[start] != "d0")
+
+
+ATTIC = changed(nodes=["hall", "kitchen", "bath", "attic"], edges=[*changed()["edges"], ["attic", "out", "hall"]])
+
+
+def test_a_node_that_no_walk_can_reach_is_refused():
+    sentence = "World 'flat': node 'attic' cannot be reached from the start 'hall'; add an edge that leads there"
+    with pytest.raises(mf.UserError, match=sentence):
+        build(ATTIC)
+    assert "attic" in build({**ATTIC, "start": "attic"}).world.nodes  # the start itself need not be led to
+
+
+def test_walks_that_start_anywhere_reach_every_node():
+    task = build(ATTIC, start="random")
+    starts = task.sample("iid", 64, generator()).info["start"]
+    assert task.world.nodes.index("attic") in starts.tolist()
+    with pytest.raises(mf.UserError, match="node 'attic' cannot be reached"):
+        task.sample({"start": "fixed"}, 1, generator())
 
 
 def test_player_of_another_world_knows_nothing_but_answers():

@@ -309,6 +309,20 @@ def test_networkx_graphs_become_worlds():
     assert other.observations == {"0": "exit"}
 
 
+def test_a_networkx_graph_can_be_the_world_itself():
+    graph = networkx.DiGraph(name="pair")
+    graph.add_edge("a", "b", label="go")
+    graph.add_edge("b", "a", label="back")
+    task = mf.build_task("graph", world=graph, steps=4)
+    assert task.world == GraphWorld.from_networkx(graph)
+    assert mf.RunConfig.compose("graph", "mapwm", "smoke", world=graph).build_task().world == task.world
+    del graph.edges["b", "a"]["label"]
+    with pytest.raises(
+        mf.UserError, match=r"from 'b' to 'a' has no attribute 'label'; set it .*from_networkx\(graph, "
+    ):
+        mf.build_task("graph", world=graph)
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_networkx_round_trip(name):
     world = find_world(name)

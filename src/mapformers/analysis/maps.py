@@ -35,5 +35,7 @@ def align(coordinate: Tensor, truth: Tensor) -> tuple[Tensor, float]:
 def _observed(model: Decoder, tokens: Tensor, name: str, layer: int) -> Tensor:
     observed = model.observe(tokens)[layer]
     kind = model.config.layers[layer].name
-    require(name in observed, f"Layer {layer} ({kind}) has no {name}: it does not integrate a path.")
+    by_products = "delta_in" in observed or "place" in observed
+    why = "its path is a product of matrices, not a sum" if by_products else "it does not integrate a path"
+    require(name in observed, f"Layer {layer} ({kind}) has no {name}: {why}.")
     return observed[name]

@@ -1,14 +1,14 @@
 """`evaluate`: measure anything that maps tokens to logits."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mapformers.errors import require
+from mapformers.modes import in_eval_mode
 from mapformers.seeding import generator
 from mapformers.tasks import Metric, Task
 from mapformers.tasks.task import require_count
@@ -46,7 +46,7 @@ def evaluate(
         length = task.sample(settings, 1, generator(seed, "length")).tokens.shape[1]
         batch_size = max(1, TOKENS_PER_BATCH * 64 // max(64, task.vocab_size) // length)
     scores: dict[str, list[Metric]] = {}
-    with _evaluating(model):
+    with in_eval_mode(model):
         for start in range(0, n_sequences, batch_size):
             batch = task.sample(settings, min(batch_size, n_sequences - start), stream).to(device)
             output = model(batch.tokens) if answer is None else answer(batch)
@@ -59,19 +59,6 @@ def evaluate(
                 metric = Metric(math.nan, metric.count) if diverged else metric
                 scores.setdefault(name, []).append(metric)
     return {name: Metric.join(parts) for name, parts in scores.items()}
-
-
-@contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
-    """Modules in eval mode, each put back as it was."""
-    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
-    if isinstance(model, nn.Module):
-        model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _device_of(model: Callable[[Tensor], Any]) -> torch.device:

@@ -171,11 +171,14 @@ class Mixer(nn.Module, ABC):
         ``tokens``        (B, L) ids, for the one layer that is told which tokens act (`tem-t`).
         """
         if context is not None:  # a decoder calls, which keeps the past of all its layers: see :meth:`mix`
+            context.require_past_of(state)
             return self.mix(x, state, context)
         past = check_call(self, x, state, return_state)
         settings = {"reset": reset, "padding_mask": padding_mask, "tokens": tokens, "causal": self.causal}
         context = Context.of(x, past=past, **settings)
-        y, memory = self.mix(x, None if state is None else state.layers[0], context)
+        memory = None if state is None else state.layers[0]
+        context.require_past_of(memory)
+        y, memory = self.mix(x, memory, context)
         if not return_state:
             return y
         return y, StreamState(context.extended_past(), (memory,), x.shape[0], self.identity)

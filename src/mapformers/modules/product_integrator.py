@@ -14,6 +14,7 @@ from mapformers.modules.context import Context
 from mapformers.modules.mixer import LayerShape
 from mapformers.modules.movement import Movement, VelocityOptions, require_rank
 from mapformers.ops import rotation_products
+from mapformers.ops.operator import in_forward_mode
 from mapformers.ops.rotation_products import time_blocks
 
 Block = Literal[2, 3, 4, 6, 8]
@@ -110,7 +111,7 @@ class ProductIntegrator(Movement):
             theta = self._angles_along(x, context)
             length = x.shape[1]
             p = rotation_products.accumulate(theta.detach(), self.n)
-            if start is None and context.reset is None:
+            if start is None and context.reset is None and not in_forward_mode():
                 last = rotation_products.rotation_at(theta, p, self.n, length - 1)  # (n, n, G, B)
                 return Rotations(theta, p, length), last.unflatten(2, (-1, self.n_blocks)).permute(4, 2, 3, 0, 1)
             products = rotation_products.all_rotations(theta, p, self.n).unflatten(2, (-1, self.n_blocks))

@@ -6,11 +6,12 @@ memory again there, and ever more on longer sequences (`mapformers bench ops`, d
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from mapformers.ops.operator import empty_like, register_gradient
+from mapformers.ops.operator import empty_like, in_forward_mode, register_gradient
 from mapformers.ops.tiles import Tile, tiles
 from mapformers.ops.visibility import Visibility
 
@@ -19,6 +20,8 @@ def conjunctive_attention(
     q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, scale: float, visibility: Visibility
 ) -> Tensor:
     """softmax(scale · (q kᵀ) ⊙ (q_place k_placeᵀ) + mask) v, all of (B, H, L or S + L, ·); pairs share their size."""
+    if in_forward_mode():
+        return conjunctive_reference(q, k, q_place, k_place, v, scale, visibility)
     start, self_key, causal, documents, real = visibility.of_heads(q.shape[1])
     flat = (tensor.flatten(0, 1) for tensor in (q, k, q_place, k_place, v))
     return _attend(*flat, documents, real, scale, start, self_key, causal).unflatten(0, q.shape[:2])
@@ -120,4 +123,12 @@ def _(q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, *rest: 
     return v.new_empty(*q.shape[:2], v.shape[-1])
 
 
-register_gradient(_attend, _attend_backward, n_tensors=7, n_gradients=5)
+def _plain(*inputs: Any) -> Tensor:
+    """The reference as the operator is called: each of the N is a batch of one head."""
+    q, k, q_place, k_place, v = (t.unsqueeze(1) for t in inputs[:5])
+    documents, real, scale, start, self_key, causal = inputs[5:]
+    visibility = Visibility(start, self_key, causal, documents, real)
+    return conjunctive_reference(q, k, q_place, k_place, v, scale, visibility).squeeze(1)
+
+
+register_gradient(_attend, _attend_backward, _plain, n_tensors=7, n_gradients=5)

@@ -9,11 +9,12 @@ along the row, small where positions are small: no L×L matrix is flipped, and n
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from mapformers.ops.operator import empty_like, register_gradient
+from mapformers.ops.operator import empty_like, in_forward_mode, register_gradient
 from mapformers.ops.tiles import Tile, tiles
 from mapformers.ops.visibility import Visibility
 
@@ -28,7 +29,8 @@ def contextual_attention(
     """
     start, self_key, _, documents, real = visibility.of_heads(q.shape[1])
     flat = (tensor.flatten(0, 1) for tensor in (q, k, v, z, sharpness))
-    return _attend(*flat, documents, real, scale, start, self_key).unflatten(0, q.shape[:2])
+    run = _plain if in_forward_mode() else _attend
+    return run(*flat, documents, real, scale, start, self_key).unflatten(0, q.shape[:2])
 
 
 def contextual_reference(
@@ -156,4 +158,14 @@ def _(q: Tensor, *rest: object) -> Tensor:
     return empty_like(q)
 
 
-register_gradient(_attend, _attend_backward, n_tensors=7, n_gradients=5)
+def _plain(*inputs: Any) -> Tensor:
+    """By :func:`contextual_reference`, as the operator is called: each of the N is a batch of one head."""
+    q, k, v, z, sharpness = (t.unsqueeze(1) for t in inputs[:5])
+    documents, real, scale, start, self_key = inputs[5:]
+    visibility = Visibility(start, self_key, True, documents, real)
+    content, position, allowed = contextual_reference(q, k, z, scale, visibility)
+    logits = ((content + position) * sharpness).masked_fill(~allowed, -math.inf)
+    return (logits.softmax(dim=-1) @ v).squeeze(1)
+
+
+register_gradient(_attend, _attend_backward, _plain, n_tensors=7, n_gradients=5)

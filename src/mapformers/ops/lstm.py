@@ -7,6 +7,7 @@ compiler unrolls it. This loop is for those.
 import torch
 from torch import Tensor
 
+from mapformers.ops.operator import gradients_of, in_forward_mode
 from mapformers.ops.recurrent_cells import CELLS, cell_step, found
 
 CELL = CELLS["lstm"]
@@ -20,6 +21,8 @@ def lstm(
     ``z`` (L, B, 4H) what the tokens add to the gates; ``weight`` (4H, H) what h adds; ``h``, ``c`` (B, H) the state
     before; ``reset`` (B, L) bool: the state is 0 before this token; ``real`` (B, L) bool: False leaves it as it was.
     """
+    if in_forward_mode():
+        return lstm_loop(z, weight, h, c, reset, real)
     keep = None if reset is None else ~reset.T.unsqueeze(-1)
     y, cells, _ = _lstm(z, weight, h, c, keep, None if real is None else real.T.unsqueeze(-1))
     return y, cells[-1]
@@ -101,11 +104,22 @@ def _(grad_y, grad_cells, y, cells, gates, weight, h, c, keep, real):  # type: i
 
 
 def _save(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    ctx.save_for_backward(*output, *inputs[1:])
+    ctx.save_for_backward(*output, *inputs)
 
 
 def _backward(ctx, grad_y, grad_cells, _):  # type: ignore[no-untyped-def]
-    return *_lstm_backward(grad_y, grad_cells, *ctx.saved_tensors), None, None
+    y, cells, gates, z, *others = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        return gradients_of(_plain, (z, *others), ctx.needs_input_grad, (grad_y, grad_cells[-1]))
+    return *_lstm_backward(grad_y, grad_cells, y, cells, gates, *others), None, None
+
+
+def _plain(
+    z: Tensor, weight: Tensor, h: Tensor, c: Tensor, keep: Tensor | None, real: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """:func:`lstm_loop` as the operator is called."""
+    reset, is_real = (None if flag is None else flag.squeeze(-1).T for flag in (keep, real))
+    return lstm_loop(z, weight, h, c, None if reset is None else ~reset, is_real)
 
 
 _lstm.register_autograd(_backward, setup_context=_save)

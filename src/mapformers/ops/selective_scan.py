@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 
 from mapformers import lie
 from mapformers.ops.chunked_recurrence import ChunkedRecurrence, chunk_size
+from mapformers.ops.operator import gradients_of, in_forward_mode
 
 
 def selective_scan(
@@ -33,6 +34,8 @@ def selective_scan(
 
     O(√L) steps: tokens go in chunks of √L, all chunks step together, and what one hands to the next is carried along.
     """
+    if in_forward_mode():
+        return selective_loop(delta, rate, omega, v, b, c, start, reset)
     if start is None:
         start = v.new_zeros(v.shape[0], b.shape[-1], v.shape[-1])
     chunk = chunk_size(v, b.shape[-1])
@@ -125,12 +128,15 @@ def _(grad, grad_last, before, delta, rate, omega, v, b, c, reset, chunk):  # ty
 
 
 def _save(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    delta, rate, omega, v, b, c, _, reset, ctx.chunk = inputs
-    ctx.save_for_backward(output[2], delta, rate, omega, v, b, c, reset)
+    *tensors, ctx.chunk = inputs
+    ctx.save_for_backward(output[2], *tensors)
 
 
 def _backward(ctx, grad, grad_last, _):  # type: ignore[no-untyped-def]
-    before, delta, rate, omega, v, b, c, reset = ctx.saved_tensors
+    before, *tensors = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        return *gradients_of(selective_loop, tensors, ctx.needs_input_grad[:-1], (grad, grad_last)), None
+    delta, rate, omega, v, b, c, _, reset = tensors
     grads = _scan_backward(grad, grad_last, before, delta, rate, omega, v, b, c, reset, ctx.chunk)
     d_delta, d_rate, d_omega, *others = grads
     return d_delta, None if rate is None else d_rate, None if omega is None else d_omega, *others, None, None

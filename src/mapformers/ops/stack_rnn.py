@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mapformers.ops.operator import gradients_of, in_forward_mode
 from mapformers.ops.recurrent_cells import CELLS, cell_step, found
 
 
@@ -46,6 +47,8 @@ def stack_rnn(
     sigmoid; ``reset`` (B, L) bool: the state is 0 before this token; ``real`` (B, L) bool: False leaves it as it was.
     ``controller`` is a cell of `recurrent_cells.py`. Actions and stacks are to be looked at, and carry no gradient.
     """
+    if in_forward_mode():
+        return stack_loop(z, weight, acting, bias, start, reset, real, controller)
     keep = None if reset is None else ~reset.T.unsqueeze(-1)
     is_real = None if real is None else real.T.unsqueeze(-1)
     y, c, stack, _, _, actions, tapes = _run(z, weight, acting, bias, *start, keep, is_real, controller)
@@ -217,16 +220,27 @@ def _(dy, dc, d_stack, y, cells, gates, actions, tapes, weight, acting, h, c, ke
 
 
 def _save(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    _, weight, acting, _, h, c, stack, keep, real, ctx.controller = inputs
+    *tensors, ctx.controller = inputs
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(stack, output[0], *output[3:], weight, acting, h, c, keep, real)
+    ctx.save_for_backward(output[0], *output[3:], *tensors)
 
 
 def _backward(ctx, dy, dc, d_stack, *_):  # type: ignore[no-untyped-def]
-    stack, y, *saved = ctx.saved_tensors
-    c = saved[-3]
+    y, cells, gates, actions, tapes, *tensors = ctx.saved_tensors
+    _, weight, acting, _, h, c, stack, keep, real = tensors
     given = [torch.zeros_like(t) if d is None else d for d, t in ((dy, y), (dc, c), (d_stack, stack))]
-    return *_run_backward(*given, y, *saved, ctx.controller), None, None, None
+    if torch.is_grad_enabled():
+        return gradients_of(_plain, (*tensors, ctx.controller), ctx.needs_input_grad, given)
+    made = (y, cells, gates, actions, tapes, weight, acting, h, c, keep, real)
+    return *_run_backward(*given, *made, ctx.controller), None, None, None
+
+
+def _plain(z, weight, acting, bias, h, c, stack, keep, real, controller):  # type: ignore[no-untyped-def]
+    """:func:`stack_loop` as the operator is called: h of every token, the last c and stacks."""
+    reset, is_real = (None if flag is None else flag.squeeze(-1).T for flag in (keep, real))
+    start = StackState(h, c, stack)
+    run = stack_loop(z, weight, acting, bias, start, None if reset is None else ~reset, is_real, controller)
+    return run.h, run.last.c, run.last.stack
 
 
 _run.register_autograd(_backward, setup_context=_save)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import UserError, require
-from mapformers.tasks.graph_world import GraphWorld, find_world, is_world_file
+from mapformers.tasks.graph_world import GraphWorld, find_world, is_networkx, is_world_file
 from mapformers.tasks.task import Batch, Metric, register_task, require_names
 from mapformers.tasks.walk import WalkTask, choice, contents, object_names
 
@@ -54,8 +54,10 @@ class GraphSettings:
 
     @classmethod
     def spelled(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings with a `GraphWorld` or a `Path` turned into text."""
+        """The settings with a `GraphWorld`, a `networkx` graph or a `Path` turned into text."""
         world = settings.get("world")
+        if is_networkx(world):
+            world = GraphWorld.from_networkx(world)
         if isinstance(world, GraphWorld):
             return {**settings, "world": world.to_json()}
         return {**settings, "world": os.fspath(world)} if isinstance(world, os.PathLike) else dict(settings)
@@ -72,6 +74,8 @@ class Graph(WalkTask[GraphSettings]):
         super().__init__(settings)
         self.world = world = find_world(settings.world)
         self._exits = world.exits()
+        self._never_reached = self._find_never_reached()
+        self._require_reached(settings)
         symbols = list(dict.fromkeys(world.observations.values()))
         any_not_fixed = len(world.observations) < len(world.nodes)
         objects = object_names(settings.n_objects) if any_not_fixed else []
@@ -92,6 +96,25 @@ class Graph(WalkTask[GraphSettings]):
         # If the start is not known, even the best player can be wrong: see players/graph.py.
         self.reference_players = ("perfect", "best-lag") if settings.start == "random" else ("best-lag",)
         self._tabulate()
+
+    def _find_never_reached(self) -> str | None:
+        """The first node to which no walk from the start node of the world leads."""
+        found = [self.world.start]
+        reached = set(found)
+        for node in found:  # breadth first: the list grows while it is read
+            new = set(self._exits[node].values()) - reached
+            reached |= new
+            found += new
+        return next((node for node in self.world.nodes if node not in reached), None)
+
+    def _require_reached(self, settings: GraphSettings) -> None:
+        """Refuse a node that no walk can reach; walks that start anywhere reach them all."""
+        world, node = self.world, self._never_reached
+        require(
+            node is None or settings.start == "random",
+            f"World {world.name!r}: node {node!r} cannot be reached from the start {world.start!r}; add an edge that "
+            "leads there, leave the node out, or let walks start anywhere (start: random).",
+        )
 
     def _tabulate(self) -> None:
         """The graph as tensors.
@@ -118,6 +141,7 @@ class Graph(WalkTask[GraphSettings]):
         require(
             same, "A split must keep world and n_objects, or its tokens would be others; build another task for that."
         )
+        self._require_reached(settings)
         return settings
 
     def numbers_per_sequence(self, settings: GraphSettings) -> int:

@@ -110,8 +110,9 @@ class GraphWorld:
 
         A node is named by its ``str``.
         """
-        is_graph = all(hasattr(graph, part) for part in ("is_directed", "nodes", "edges"))
-        require(is_graph, f"from_networkx takes a networkx DiGraph or MultiDiGraph, not {type(graph).__name__}.")
+        require(
+            is_networkx(graph), f"from_networkx takes a networkx DiGraph or MultiDiGraph, not {type(graph).__name__}."
+        )
         require(
             graph.is_directed(),
             "An undirected edge does not say which action leads back: take graph.to_directed(), where one action leads "
@@ -121,7 +122,9 @@ class GraphWorld:
         for tail, head, label in graph.edges(data=action):
             edge = f"The edge from {str(tail)!r} to {str(head)!r} has no attribute {action!r}"
             require(
-                label is not None, f"{edge}; set it to the name of the action, or name another attribute as action."
+                label is not None,
+                f"{edge}; set it to the name of the action, or name another one: GraphWorld.from_networkx(graph, "
+                "action=…).",
             )
             edges.append([str(tail), str(label), str(head)])
         found = {} if observation is None else dict(graph.nodes(data=observation))
@@ -185,6 +188,11 @@ def find_world(world: str) -> GraphWorld:
     if is_name:
         raise UserError(f"{unknown('world', world, shipped_worlds())} Or give the path of a JSON file.")
     return GraphWorld.load(world)
+
+
+def is_networkx(world: Any) -> bool:
+    """Whether it is a graph of `networkx`, which need not be installed to tell."""
+    return all(hasattr(world, part) for part in ("is_directed", "nodes", "edges"))
 
 
 def is_world_file(world: str) -> bool:

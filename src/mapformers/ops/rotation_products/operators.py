@@ -11,12 +11,15 @@ of it. Autograd through the products (reference.py) takes three to eight times a
 """
 
 from collections.abc import Iterator
+from functools import partial
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
+from mapformers.ops.operator import gradients_of, in_forward_mode
 from mapformers.ops.rotation_products import matrices, quaternions, time_blocks
+from mapformers.ops.rotation_products.reference import apply_in_order, rotations_in_order
 
 CPU_NUMBERS = 2**21  # of matrices n×n worked on at a time on a CPU: few enough to stay in the cache
 
@@ -96,7 +99,12 @@ def _save(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
 
 
 def _backward(ctx, dy):  # type: ignore[no-untyped-def]
-    d_theta, dx = _apply_backward(dy, *ctx.saved_tensors, ctx.n, ctx.back)
+    if torch.is_grad_enabled():
+        theta, _, x = ctx.saved_tensors
+        in_order = partial(apply_in_order, n=ctx.n, back=ctx.back)
+        d_theta, dx = gradients_of(in_order, (theta, x), (ctx.needs_input_grad[0], ctx.needs_input_grad[2]), (dy,))
+    else:
+        d_theta, dx = _apply_backward(dy, *ctx.saved_tensors, ctx.n, ctx.back)
     return d_theta, None, dx, None, None
 
 
@@ -105,6 +113,8 @@ apply.register_autograd(_backward, setup_context=_save)
 
 def all_rotations(theta: Tensor, p: Tensor, n: int) -> Tensor:
     """P_t as matrices (n, n, G, S, T, B): the unit vectors rotated along."""
+    if in_forward_mode():
+        return rotations_in_order(theta, n)
     return apply(theta, p, _units(theta, n), n, False)
 
 
@@ -131,9 +141,15 @@ def _save_rotation_at(ctx, inputs, output) -> None:  # type: ignore[no-untyped-d
 
 def _rotation_at_backward(ctx, grad):  # type: ignore[no-untyped-def]
     theta, p = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        return *gradients_of(partial(_at_in_order, n=ctx.n, t=ctx.t), (theta,), (True,), (grad,)), None, None, None
     dy = theta.new_zeros(ctx.n, ctx.n, *theta.shape[1:])
     time_blocks.at(dy, ctx.t).copy_(grad)
     return _apply_backward(dy, theta, p, _units(theta, ctx.n), ctx.n, False)[0], None, None, None
+
+
+def _at_in_order(theta: Tensor, n: int, t: int) -> Tensor:
+    return time_blocks.at(rotations_in_order(theta, n), t)
 
 
 rotation_at.register_autograd(_rotation_at_backward, setup_context=_save_rotation_at)
