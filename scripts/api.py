@@ -181,6 +181,6 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    STUBS.write_text(stubs())
-    PAGE.write_text(page())
+    STUBS.write_text(stubs(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
     print(f"wrote {STUBS.relative_to(PROJECT)} and {PAGE.relative_to(PROJECT)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 SOURCE = PROJECT / "src" / "mapformers"
-FLOOR = ("errors", "files", "modes", "seeding", "config", "registry", "plugins")
+FLOOR = ("errors", "files", "modes", "seeding", "config", "registry", "plugins", "signals")
 # From the floor up: a room may import those before it.
 ROOMS = (
     "floor", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training",
@@ -124,7 +124,7 @@ def draw(edges: dict[str, set[str]], path: Path) -> None:
 
 def contributing(edges: dict[str, set[str]]) -> str:
     """CONTRIBUTING.md with its block of rooms as they are now."""
-    text = (PROJECT / "CONTRIBUTING.md").read_text()
+    text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     block = f"![The graph of rooms](docs/images/rooms.png)\n\n```\n{listing(edges)}\n```"
     marks = "<!-- rooms:begin -->", "<!-- rooms:end -->"
     return re.sub(f"{marks[0]}.*?{marks[1]}", lambda _: f"{marks[0]}\n{block}\n{marks[1]}", text, flags=re.DOTALL)
@@ -137,5 +137,5 @@ if __name__ == "__main__":
         print(f"wrong way: {fault}", file=sys.stderr)
     if "--draw" in sys.argv:
         draw(found, PROJECT / "docs" / "images" / "rooms.png")
-        (PROJECT / "CONTRIBUTING.md").write_text(contributing(found))
+        (PROJECT / "CONTRIBUTING.md").write_text(contributing(found), encoding="utf-8")
     sys.exit(bool(wrong_way(found)))

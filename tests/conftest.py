@@ -34,6 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--import-plugin", action="append", default=[], help="a file whose layers and tasks are tested too"
     )
     parser.addoption("--slurm", action="store_true", help="also start a real Slurm and send it an array job")
+    parser.addoption(
+        "--fuzz", type=float, default=0, metavar="SECONDS", help="how long each test of tests/fuzz looks for new files"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,33 @@ def require_finite(config: Any) -> None:
         value = getattr(config, field.name)
         if isinstance(value, float):
             require(math.isfinite(value), f"{field.name} must be a finite number, not {value}.")
+
+
+# How torch (on a CPU and on devices) and numpy say that there is no memory left; the group is the size, if they tell.
+NO_MEMORY = (
+    r"can't allocate memory: you tried to allocate (\d+) bytes",
+    r"not enough memory: you tried to allocate (\d+) bytes",
+    r"out of memory.*?[Tt]ried to allocate ([\d.]+ \w+)",
+    r"Unable to allocate ([\d.]+ \w+)",
+    r"(?:CUDA|MPS|XPU|HIP)\b.*out of memory",
+    r"Storage size calculation overflowed|numel: integer multiplication overflow",
+)
+
+
+def memory_asked_for(error: BaseException) -> str | None:
+    """What was asked for when memory ran out: a size, or "more"; None if the error is another one."""
+    for pattern in NO_MEMORY:
+        found = re.search(pattern, str(error), re.DOTALL) if isinstance(error, MemoryError | RuntimeError) else None
+        if found is not None:
+            asked = found.group(1) if found.groups() else "more"
+            return in_bytes(int(asked)) if asked.isdecimal() else asked
+    return "more" if isinstance(error, MemoryError) else None
+
+
+def in_bytes(size: int) -> str:
+    """1536 -> 1.5 KiB."""
+    power = min(6, max(0, size.bit_length() - 1) // 10)
+    return f"{size / 1024**power:.1f} {'KMGTPE'[power - 1]}iB" if power else f"{size} bytes"
 
 
 def describe(value: Any) -> str:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,34 @@ from mapformers.errors import UserError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, flush to disk, then rename: a reader sees the old file or the new one."""
+    """Write beside the target, flush to disk, then rename: a reader sees the old file or the new one.
+
+    Where that fails (a full disk), nothing is left behind, and the error names the file.
+    """
     part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with errors_naming(path):
+            with part.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
     flush_folder(path.parent)
+
+
+@contextmanager
+def errors_naming(path: Path) -> Iterator[None]:
+    """The system says that a disk is full, but not where: within it, every error of the system names a file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def flush_folder(path: Path) -> None:
@@ -32,16 +52,18 @@ def flush_folder(path: Path) -> None:
 
 
 def write_json(path: Path, data: Any) -> None:
-    write_atomically(path, (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    """JSON in UTF-8; names that came from the system under a locale without UTF-8 are written as they are there."""
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically(path, text.encode(errors="surrogateescape"))
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file, or one clear sentence."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number or a nesting beyond all bounds
         raise UserError(f"{path} is not readable JSON ({error}); restore it or start the run anew.") from None
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -284,6 +285,16 @@ def test_ctrl_c_is_exit_code_130(monkeypatch):
     assert main(["list"]) == 130
 
 
+@pytest.fixture
+def _own_signals():
+    """The console script answers signals in its own way to the end of its process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_own_signals")
 def test_the_console_script_exits_with_the_code(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["mapformers", "trian"])
     with pytest.raises(SystemExit) as stop:

@@ -8,7 +8,6 @@ import torch
 
 import mapformers as mf
 import mapformers.players.dyck
-import mapformers.tasks.dyck
 from mapformers.evaluation.grid import Grid, evaluate_grid
 
 

@@ -58,7 +58,7 @@ def workers(folder: Path) -> list[psutil.Process]:
             line = process.cmdline()
         except psutil.Error:
             continue
-        if "mapformers.launch.cell" in line and str(folder) in line[-1]:
+        if "mapformers.launch.worker" in line and str(folder) in line[-1]:
             found.append(process)
     return found
 
@@ -104,7 +104,7 @@ def test_sigterm_lets_every_cell_save_and_ends_them_all(tmp_path):
         wait_until(training(tmp_path, 2))
         process.terminate()  # the process that was started alone, as a scheduler does
         _, err = process.communicate(timeout=60)
-        assert process.returncode == 130 and "the same command goes on where it was" in err
+        assert process.returncode == 143 and "the same command goes on where it was" in err
         logs = [path.read_text() for path in tmp_path.glob("runs/long/smoke/*/log.txt")]
         assert len(logs) == 2 and all("Stopped after step" in log for log in logs)
         assert len(list(tmp_path.glob("runs/long/smoke/*/checkpoints/step-*"))) == 2

@@ -87,7 +87,7 @@ def test_a_signal_to_one_of_two_processes_stops_both_and_they_resume_bitwise(tmp
     both = start_two(command(out=folder, **PAPER), log)
     wait_for_step(both[0], folder, 5)
     os.kill(both[1].pid, signal.SIGTERM)
-    assert [ended(process) for process in both] == [130, 130]
+    assert [ended(process) for process in both] == [143, 143]
     assert log.read_text().count("Stopped after step") == 1
     assert_same_run(run_in_two_processes(folder, resume=True, **PAPER), whole)
 

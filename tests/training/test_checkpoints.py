@@ -67,7 +67,7 @@ def test_loading_gives_back_weights_and_moments_bitwise(saved):
     other, other_optimizer = model_and_optimizer(seed=1)
     path, _ = checkpoint.latest(saved)
     checkpoint.load_weights(path, other)
-    checkpoint.load_optimizer(path, other_optimizer)
+    checkpoint.load_optimizer(path, other_optimizer, other)
     assert_same(state_of(other), state_of(model))
     for pair in ((model, optimizer), (other, other_optimizer)):
         take_steps(*pair, 2, seed=9)

@@ -224,7 +224,7 @@ def test_resuming_a_finished_run_changes_no_figure(finished, tmp_path):
 
 def test_starting_where_a_run_is_leaves_every_file_untouched(finished):
     before = tree(finished)
-    with pytest.raises(mf.UserError, match="already holds a run; continue it with --resume or choose another --out"):
+    with pytest.raises(mf.UserError, match="already holds a run; continue it with --resume, start it anew"):
         train(tiny(seed=3), finished, quiet())
     assert tree(finished) == before
 

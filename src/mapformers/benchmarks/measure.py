@@ -60,7 +60,7 @@ def _peak(threads: int, build: Callable[..., Callable[[], object]], args: Any, o
 def _forget_peak() -> int:
     """Bytes in use now; where the system allows it, the highest mark starts anew from here."""
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return _highest()
 
 
@@ -68,7 +68,7 @@ def _highest() -> int:
     """Most bytes of memory in use since the mark was last reset."""
     status = Path("/proc/self/status")
     if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        line = next(line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024

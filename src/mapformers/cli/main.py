@@ -1,12 +1,15 @@
 """`mapformers COMMAND`: find the command, run it, and turn wrong input into one sentence and exit code 2."""
 
+import errno
 import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
-from mapformers.errors import UserError, require, unknown
+from mapformers import signals
+from mapformers.errors import UserError, memory_asked_for, require, unknown
 
 # Command -> (module, function, what it does). A module is imported when its command is asked for: torch takes seconds.
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -33,12 +36,49 @@ Learn cognitive maps: transformers whose position is path-integrated from the to
   mapformers COMMAND --help                           more on each
   mapformers COMMAND --import mine.py                 with layers, tasks or recipes of your own
 """
+LESS_MEMORY = {
+    "train": "lower --batch-size, raise --accumulate, or choose shorter sequences or a smaller model",
+    "reproduce": "run fewer --jobs at a time, or on a machine with more memory",
+}
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NOBODY_READS = 141  # what a shell makes of SIGPIPE
 
 
 def main(args: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if args is None else args)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # arrows on a terminal that has none
+    try:
+        code = run(args)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        return _refuse(str(error))
+    except KeyboardInterrupt as error:
+        said = signals.sentence(error)
+        return _refuse(said, signals.exit_code(error)) if said else signals.exit_code(error)
+    except SystemExit as error:  # of rich, which is told that nobody reads on, or of a parser's --help
+        if isinstance(error.__context__, BrokenPipeError):
+            return _discard_output()
+        raise
+    except BrokenPipeError:
+        return _discard_output()
+    except OSError as error:
+        if not error.filename:  # the output itself, such as a full disk behind it
+            _discard_output()
+        full = error.errno in NO_ROOM
+        where, remedy = error.filename or ("the output" if full else "a file"), "; make room there" if full else ""
+        return _refuse(f"Cannot use {where}: {(error.strerror or str(error)).lower()}{remedy}.")
+    except (MemoryError, RuntimeError) as error:
+        size = memory_asked_for(error)
+        if size is None:
+            raise
+        less = next((remedy for name, remedy in LESS_MEMORY.items() if name in args), "choose shorter sequences")
+        return _refuse(f"There is not enough memory: {size} was asked for at once; {less}.")
+
+
+def run(args: Sequence[str]) -> int:
+    """Answer a question about the command line itself, or run the command it names."""
     if not args or args[0] in ("-h", "--help", "help"):
         print(HELP.format(commands="\n".join(f"  {name:<10} {what}" for name, (_, _, what) in COMMANDS.items())))
         return 0
@@ -47,24 +87,26 @@ def main(args: Sequence[str] | None = None) -> int:
 
         print(f"mapformers {__version__}")
         return 0
-    try:
-        args = import_named(args)
-        if not args or args[0] not in COMMANDS:
-            raise unknown("command", " ".join(args[:1]), COMMANDS)
-        module, function, _ = COMMANDS[args[0]]
-        code: int = getattr(import_module(f"mapformers.cli.{module}"), function)(args[1:])
-        return code
-    except UserError as error:
-        print(f"mapformers: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        return 0
-    except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
-        print(f"mapformers: Cannot use{where}: {(error.strerror or str(error)).lower()}.", file=sys.stderr)
-        return 2
+    args = import_named(args)
+    if not args or args[0] not in COMMANDS:
+        raise unknown("command", " ".join(args[:1]), COMMANDS)
+    module, function, _ = COMMANDS[args[0]]
+    command = getattr(import_module(f"mapformers.cli.{module}"), function)
+    with signals.interrupting():
+        code: int = command(args[1:])
+    return code
+
+
+def _refuse(sentence: str, code: int = 2) -> int:
+    print(f"mapformers: {sentence}", file=sys.stderr)
+    return code
+
+
+def _discard_output() -> int:
+    """Whoever read the output has enough of it (`| head`): what is left of it goes nowhere, in silence."""
+    with suppress(OSError, ValueError):  # a stream that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return NOBODY_READS
 
 
 def import_named(args: Sequence[str]) -> list[str]:
@@ -87,8 +129,13 @@ def import_named(args: Sequence[str]) -> list[str]:
 
 def entry() -> None:
     """The console script."""
-    code = main()
-    if "RANK" in os.environ:  # one of several processes: a thread of gloo may outlive the interpreter and abort it
+    signals.end_at_once()
+    try:
+        code = main()
+    finally:
+        signals.end_at_once()
+    # One of several processes: a thread of gloo may outlive the interpreter and abort it. Or nobody wants to wait.
+    if "RANK" in os.environ or code in (signals.INTERRUPTED, signals.TERMINATED):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -4,12 +4,14 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 import tyro
 
 from mapformers.errors import UserError
 
+FOLDER_OPTIONS = ("--out", "--runs", "--results", "--write", "--demo")
 Arguments = TypeVar("Arguments")
 
 # Flat names (--rank, not --model-options.rank), and one flag per switch (--no-self-key).
@@ -19,8 +21,18 @@ HELP = {"-h", "--help"}
 
 def parse(cls: type[Arguments], args: Sequence[str], prog: str, description: str) -> Arguments:
     """Arguments as an instance of ``cls``; --help prints and exits, anything wrong is a :class:`UserError`."""
+    require_folder_names(args)
     with contextlib.nullcontext() if HELP & set(args) else _one_sentence(prog):
         return tyro.cli(cls, args=args, prog=prog, description=description, config=STYLE)
+
+
+def require_folder_names(args: Sequence[str]) -> None:
+    """Refuse ``--out ""``, which a script writes whose variable is not set: it would mean the current folder."""
+    for word, after in pairwise([*args, "-"]):
+        option, equals, value = word.partition("=")
+        given = value if equals else after
+        if option in FOLDER_OPTIONS and not given.strip():
+            raise UserError(f"{option} needs the name of a folder, but got an empty one; . is the current folder.")
 
 
 def given_flags(args: Sequence[str]) -> set[str]:

@@ -106,7 +106,7 @@ def write_documents(root: Path) -> list[Path]:
                 path.unlink()
                 changed.append(path)
         for path, content in wanted.items():
-            if not path.exists() or path.read_text() != content:
+            if not path.exists() or path.read_text(encoding="utf-8") != content:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(path, content.encode())
                 changed.append(path)
@@ -170,6 +170,6 @@ def demo_documents(root: Path) -> dict[Path, str]:
     )
     table = view.table(recipe, record, "2D", marks=False).render("markdown").strip()
     return {
-        readme: replace_block(readme.read_text(), "demo", table),
+        readme: replace_block(readme.read_text(encoding="utf-8"), "demo", table),
         root / "docs" / "results" / "demo.md": page,
     }

@@ -50,7 +50,9 @@ class Choice:
     out: Path | None = None
     """Run folder (runs/TASK-MODEL-seedN unless given)."""
     resume: bool = False
-    """Go on with the run in that folder from its newest checkpoint."""
+    """Go on with the run in that folder from its newest checkpoint; where there is none yet, start it."""
+    overwrite: bool = False
+    """Start anew although the folder holds a run; its files are removed, and no others."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,15 @@ def main(args: Sequence[str]) -> int:
     if choice.resume:
         named = choice.out is not None or choice.task is not None
         require(named, "Say which run goes on: --resume --out RUN_DIR, or its --task and --model with --resume.")
-        folder = choice.out or default_folder(asked.compose())
+        require(not choice.overwrite, "--resume goes on with a run and --overwrite starts it anew: give one of them.")
+    composed = asked.compose() if choice.out is None else None
+    folder = choice.out or default_folder(composed or asked.compose())
+    if choice.resume and has_something_to_resume(folder, asked):
         config = check_same_run(folder, asked)
         result = resume_run(folder, console)
     else:
-        config = asked.compose()
-        folder = choice.out or default_folder(config)
-        result = start_run(config, folder, console)
+        config = composed or asked.compose()
+        result = start_run(config, folder, console, overwrite=choice.overwrite)
     if not is_main_process():
         return 0
     Console().print(split_table(result["splits"], f"{title_of(config)}, seed {config.seed}"))
@@ -178,6 +182,15 @@ def plain_value(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def has_something_to_resume(folder: Path, asked: Asked) -> bool:
+    """Whether a run is there to go on with; one without a checkpoint is started again by a command that names it."""
+    run, choice = RunFolder(folder), asked.choice
+    named = choice.task is not None and (choice.model is not None or bool(choice.layers))
+    unnamed = f"{folder} is not a run folder yet: to start a run there, name its --task and --model."
+    require(named or run.config_file.exists(), unnamed)
+    return run.has_checkpoint() or not named
 
 
 def check_same_run(folder: Path, asked: Asked) -> RunConfig:

@@ -1,15 +1,13 @@
 """The state of a command's cells, and the loop that hands them out until none is left."""
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from mapformers.errors import UserError
 from mapformers.launch.work import LOG, Work
+from mapformers.signals import interrupting, told
 
 ATTEMPTS = 2  # of a cell; the second after all others had their turn
 PAUSE = 0.2  # seconds between two looks at who has come to an end
@@ -70,7 +68,7 @@ def run_board(
     A failed cell is tried once more at the end, and stops no other. Ctrl-C and SIGTERM leave the place in order.
     """
     total = len(board.waiting)
-    with _sigterm_as_interrupt():
+    with interrupting():
         try:
             while board.waiting or board.running:
                 taken = board.take(place)
@@ -82,6 +80,9 @@ def run_board(
                 refresh()
                 if not ended:
                     time.sleep(PAUSE)
+        except KeyboardInterrupt as error:
+            say(place.leave())
+            raise told(error) from None
         except BaseException:
             say(place.leave())
             raise
@@ -100,20 +101,3 @@ def _settle(board: Board, work: Work, fate: str | None, keep: Callable[[Work], s
     if board.end(work, failure):
         return f"{work.cell.title}: failed: {failure}; it is tried once more."
     return f"({board.done + len(board.failed)}/{total}) {work.cell.title}: {words or f'failed: {failure}'}"
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Within it a SIGTERM, which a scheduler sends before it takes the machine away, ends the work as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

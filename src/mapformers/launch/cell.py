@@ -1,12 +1,6 @@
-"""One cell in a process of its own: train it or go on with it, measure it, and leave all in its folder.
+"""One cell: train it or go on with it, measure it, and leave all in its folder."""
 
-python -m mapformers.launch.cell WORK    (what `mapformers reproduce` starts; WORK is :meth:`Work.to_dict` as JSON)
-"""
-
-import json
-import os
 import sys
-import threading
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +9,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from mapformers.errors import UserError, require
+from mapformers.errors import UserError, memory_asked_for, require
 from mapformers.files import read_json, write_atomically, write_json
 from mapformers.launch.work import FAILURE, LOG, Work
 from mapformers.plugins import import_inherited_plugins
@@ -35,7 +29,7 @@ def run_work(plain: Mapping[str, Any]) -> str | None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FAILURE).unlink(missing_ok=True)
     sys.argv[1:] = plain["arguments"]  # what was typed is part of a result
-    with (folder / LOG).open("a") as log:
+    with (folder / LOG).open("a", encoding="utf-8", errors="backslashreplace") as log:
         try:
             import_inherited_plugins()
             work = Work.from_dict(plain)
@@ -46,8 +40,14 @@ def run_work(plain: Mapping[str, Any]) -> str | None:
             failure = str(error)
         except Exception as error:
             log.write(traceback.format_exc())
-            failure = f"{type(error).__name__}: {error} (see {LOG} of its folder)"
-    write_atomically(folder / FAILURE, failure.encode())
+            size = memory_asked_for(error)
+            why = (
+                f"there is not enough memory, {size} was asked for at once"
+                if size
+                else f"{type(error).__name__}: {error}"
+            )
+            failure = f"{why} (see {LOG} of its folder)"
+    write_atomically(folder / FAILURE, failure.encode(errors="replace"))
     return failure
 
 
@@ -82,26 +82,3 @@ def _note_sources(work: Work, now: str) -> None:
         changed = "The sources changed after this command was given; give it again to start anew, or with --keep-old."
         require(work.keep_old, changed)
         write_json(file, {**work.cell.to_dict(work.scale), "sources": joined_sources(before, now)})
-
-
-def end_with_parent() -> None:
-    """End at once when the process that started this one is gone, however it went: its end of our stdin then closes."""
-
-    def watch() -> None:
-        while os.read(0, 1):
-            pass
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def main() -> int:
-    end_with_parent()
-    try:
-        return 0 if run_work(json.loads(sys.argv[1])) is None else 1
-    except KeyboardInterrupt:
-        return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main())

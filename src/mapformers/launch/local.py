@@ -63,7 +63,7 @@ class Processes:
 def start_process(work: Work) -> "subprocess.Popen[bytes]":
     """A process that runs a cell. Its stdin is a pipe that closes when this process ends; Ctrl-C does not reach it."""
     work.folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "mapformers.launch.cell", json.dumps(work.to_dict())]
+    command = [sys.executable, "-m", "mapformers.launch.worker", json.dumps(work.to_dict())]
     with (work.folder / LOG).open("ab") as log:
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True

@@ -18,6 +18,7 @@ from mapformers.recipes.recipe import Cell
 from mapformers.recipes.record import is_run_of
 from mapformers.runs.config import RunConfig, Scale
 from mapformers.runs.folder import RunFolder
+from mapformers.runs.metrics import parse_line
 from mapformers.runs.provenance import sources_hash
 
 FAILURE, LOG = "failure.txt", "log.txt"
@@ -69,7 +70,7 @@ class Work:
     def failure(self) -> str | None:
         """The sentence with which the last attempt ended, if it failed."""
         file = self.folder / FAILURE
-        return file.read_text() if file.exists() else None
+        return file.read_text(encoding="utf-8") if file.exists() else None
 
     def progress(self) -> "Progress":
         """How far the run is, from the end of its metrics.jsonl."""
@@ -77,7 +78,7 @@ class Work:
         for line in _last_lines(RunFolder(self.folder).metrics_file):
             step = max(step, line.get("step", 0))
             if "sequences_per_second" in line:
-                score, speed = line.get(self.config.build_task().main_metric), line["sequences_per_second"]
+                score, speed = line.get(self.config.build_task().main_metric), line["sequences_per_second"] or 0.0
         train = self.config.train
         left = (train.steps - step) * train.batch_size / speed if speed else None
         return Progress(step, train.steps, score, speed, left)
@@ -102,13 +103,7 @@ def _last_lines(file: Path) -> list[dict[str, Any]]:
             lines = opened.read().split(b"\n")
     except OSError:
         return []
-    found = []
-    for line in lines:
-        try:
-            found.append(json.loads(line))
-        except ValueError:  # cut off at either end
-            continue
-    return [line for line in found if isinstance(line, dict)]
+    return [line for line in map(parse_line, lines) if line is not None]
 
 
 def cell_folder(runs: Path, cell: Cell, scale: Scale, keep_old: bool = False) -> Path:

@@ -1,5 +1,6 @@
 """From run folders to records: every folder of a cell says which cell it is, and holds all that was measured."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ def measure_run(recipe: Recipe, folder: Path) -> dict[str, Any]:
             run.step == run.result.get("steps"),
             f"The last checkpoint of {folder} is missing or damaged: resume the run, or move the folder away.",
         )
+        for fault in run.faults:
+            print(fault, file=sys.stderr)
         kept |= {measure.name: measure.measure(run) for measure in missing}
         with suppress(OSError):  # a folder that may only be read
             write_json(file, kept)

@@ -74,7 +74,7 @@ class Curve(Measure):
 
     def measure(self, run: Run) -> list[dict[str, Any]]:
         batch = run.config.train.batch_size
-        measured = [line for line in run.metrics if "split" in line]
+        measured = [line for line in run.metrics if "split" in line and self.metric in line]
         return [{"sequences": line["step"] * batch, self.metric: line[self.metric]} for line in measured]
 
     def points(self, entry: Mapping[str, Any]) -> list[tuple[float, float]]:

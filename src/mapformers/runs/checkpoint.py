@@ -2,17 +2,18 @@
 
 import hashlib
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from mapformers.errors import UserError
 from mapformers.files import flush_folder, write_atomically, write_json
+from mapformers.runs import moments
 
 KEPT = 2  # checkpoints of a run
 WEIGHTS, OPTIMIZER, MANIFEST = "weights.safetensors", "optimizer.safetensors", "manifest.json"
@@ -28,14 +29,21 @@ def save(
     target = _path(folder, step)
     part = folder / f".{target.name}.part"
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
     files = {WEIGHTS: safetensors.torch.save(_separate(model.state_dict()))}
+    facts: dict[str, Any] = {"step": step}
     if optimizer is not None:
-        files[OPTIMIZER] = safetensors.torch.save(_flatten(optimizer))
-    for name, content in files.items():
-        write_atomically(part / name, content)
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    write_json(part / MANIFEST, {"step": step, "sha256": sums, **extra})
+        files[OPTIMIZER] = safetensors.torch.save(moments.by_name(optimizer, model))
+        untouched = moments.untouched(optimizer, model)
+        facts |= {"untouched": untouched} if untouched else {}
+    facts["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    try:
+        part.mkdir(parents=True)
+        for name, content in files.items():
+            write_atomically(part / name, content)
+        write_json(part / MANIFEST, {**facts, **extra})
+    except BaseException:  # a full disk: what it has room for is left to others
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     if target.exists():
         _remove(target)
     part.replace(target)
@@ -90,7 +98,7 @@ def load_weights(path: Path, model: nn.Module) -> None:
     try:
         weights = safetensors.torch.load_file(path / WEIGHTS)
         model.load_state_dict({_present_name(name): tensor for name, tensor in weights.items()})
-    except (OSError, SafetensorError, RuntimeError) as error:
+    except (*moments.UNREADABLE, RuntimeError) as error:
         raise UserError(f"The weights in {path} do not fit the model of its config.json: {_cause(error)}.") from None
 
 
@@ -101,21 +109,37 @@ def _present_name(name: str) -> str:
     return name
 
 
-def load_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> None:
-    """Put the moments back; their order is that of the optimiser's own parameters."""
+def load_optimizer(path: Path, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+    """Put the moments back, once each is known to be what a step of this model left."""
     if not (path / OPTIMIZER).exists():
         raise UserError(f"{path} holds weights alone: it can be measured, but training cannot go on from it.")
-    tensors = safetensors.torch.load_file(path / OPTIMIZER)
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        index, key = name.split(".", 1)
-        state.setdefault(int(index), {})[key] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    facts = manifest(path)
+    try:
+        found = safetensors.torch.load((path / OPTIMIZER).read_bytes())
+        moments.restore(found, optimizer, model, facts["step"], facts.get("untouched", []))
+    except (*moments.UNREADABLE, moments.Unfit) as error:
+        remedy = "remove that folder to go on from the checkpoint before it, or start anew"
+        raise UserError(f"{path / OPTIMIZER} does not fit the model: {_cause(error)}; {remedy}.") from None
 
 
 def manifest(path: Path) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((path / MANIFEST).read_text())
+    data: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     return data
+
+
+def is_there(folder: Path) -> bool:
+    """Whether any step was saved, whole or not."""
+    return bool(_steps(folder))
+
+
+def clear(folder: Path) -> None:
+    """Remove every checkpoint of a run, also half-made and damaged ones, and the folder if it held nothing else."""
+    for path in _steps(folder):
+        _remove(path)
+    for path in [*folder.glob(".step-*"), *folder.glob("damaged-step-*")]:
+        shutil.rmtree(path)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _path(folder: Path, step: int) -> Path:
@@ -130,19 +154,23 @@ def _fault(path: Path) -> str | None:
     """Why a checkpoint cannot be used, or None."""
     try:
         facts = manifest(path)
-        if not (isinstance(facts["step"], int) and isinstance(facts["seconds"], int | float)):
+        if not _is_of_step(facts, path):
             return f"{MANIFEST} is not what was written"
-        for name in {WEIGHTS, *facts["sha256"]}:
+        kept = OPTIMIZER in facts["sha256"] or (path / OPTIMIZER).exists()
+        for name in [WEIGHTS, OPTIMIZER] if kept else [WEIGHTS]:
             if hashlib.sha256((path / name).read_bytes()).hexdigest() != facts["sha256"][name]:
                 return f"{name} is not what was written"
-    except (OSError, LookupError, TypeError, ValueError):
+    except (OSError, LookupError, TypeError, ValueError, RecursionError):
         return "files are missing or cut short"
     return None
 
 
-def _flatten(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    state = optimizer.state_dict()["state"]
-    return {f"{index}.{key}": value.contiguous() for index, entry in state.items() for key, value in entry.items()}
+def _is_of_step(facts: dict[str, Any], path: Path) -> bool:
+    """Whether a manifest has the step that its folder is named after, and the seconds the run had taken by then."""
+    step, seconds, untouched = facts["step"], facts["seconds"], facts.get("untouched", [])
+    numbers = type(step) is int and type(seconds) in (int, float) and math.isfinite(seconds) and seconds >= 0
+    words = isinstance(untouched, list) and all(isinstance(name, str) for name in untouched)
+    return numbers and words and path.name == _path(path.parent, step).name
 
 
 def _separate(state: dict[str, Any]) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,12 @@ from filelock import FileLock, Timeout
 from torch import nn
 
 from mapformers.errors import UserError, require
-from mapformers.files import clear_file_errors, read_json, unusable, write_atomically, write_json
+from mapformers.files import clear_file_errors, errors_naming, read_json, unusable, write_atomically, write_json
 from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig
+from mapformers.runs.metrics import read_metrics
+
+ABOUT_A_RUN = ("cell.json", "measures.json")  # what `mapformers reproduce` says of it
 
 
 class RunFolder:
@@ -26,21 +29,54 @@ class RunFolder:
         self.result_file = path / "result.json"
         self.checkpoints = path / "checkpoints"
 
-    def require_new(self) -> None:
-        """Refuse a folder that already holds a run: it is never overwritten."""
+    def require_free(self, overwrite: bool = False) -> None:
+        """Refuse a folder in which a process trains, and one that holds a run with a checkpoint or a result.
+
+        The latter may be overwritten, if that is wanted, and a run that has come to neither may be started again. What
+        is no run of ours is never overwritten.
+        """
+        require(not self.is_locked(), self._in_use)
+        self._require_no_run(overwrite)
+
+    def _require_no_run(self, overwrite: bool) -> None:
         with clear_file_errors("write to", self.path):
             held = any(file.exists() for file in (self.config_file, self.metrics_file, self.result_file))
-        require(not held, f"{self.path} already holds a run; continue it with --resume or choose another --out.")
+            begun = self.result_file.exists() or self.has_checkpoint()
+        if held or begun:
+            foreign = f"{self.path} holds files of something else than a whole run; choose another --out."
+            require(self._is_a_run(), foreign)
+            remedy = "continue it with --resume, start it anew with --overwrite, or choose another --out."
+            require(overwrite or not begun, f"{self.path} already holds a run; {remedy}")
+
+    def has_checkpoint(self) -> bool:
+        """Whether the run has saved a step, so that it can go on."""
+        return checkpoint.is_there(self.checkpoints)
+
+    def _is_a_run(self) -> bool:
+        try:
+            found = read_json(self.config_file)
+        except UserError:
+            return False
+        return isinstance(found, dict) and {"task", "model", "train", "seed"} <= set(found)
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig) -> "RunFolder":
-        """Begin a new run."""
+    def create(cls, path: Path, config: RunConfig, overwrite: bool = False) -> "RunFolder":
+        """Begin a new run; what an earlier one left is removed, if it may be (:meth:`require_free`)."""
         folder = cls(path)
-        folder.require_new()
+        folder._require_no_run(overwrite)
         with clear_file_errors("write to", path):
+            folder._clear()
             folder.checkpoints.mkdir(parents=True, exist_ok=True)
             write_json(folder.config_file, config.to_dict())
         return folder
+
+    def _clear(self) -> None:
+        """Remove the files of a run and no others; config.json last, so that a kill leaves a run to start again."""
+        if self.config_file.exists():
+            checkpoint.clear(self.checkpoints)
+            about = [self.path / name for name in ABOUT_A_RUN]
+            for file in (*about, self.result_file, self.metrics_file, self.config_file):
+                file.unlink(missing_ok=True)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -52,15 +88,17 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except Timeout:
-            raise UserError(
-                f"Another process is training in {self.path}; wait for it, stop it, or choose another --out."
-            ) from None
+            raise UserError(self._in_use) from None
         except OSError as error:
             raise unusable("write to", self.path, error) from None
         try:
             yield
         finally:
             lock.release()
+
+    @property
+    def _in_use(self) -> str:
+        return f"Another process is training in {self.path}; wait for it, stop it, or choose another --out."
 
     def is_locked(self) -> bool:
         """Whether another process is training in it."""
@@ -83,7 +121,7 @@ class RunFolder:
             return folder, RunConfig.from_dict(data)
         except UserError as error:
             raise UserError(f"{folder.config_file} is not the config of a run: {error}") from None
-        except (LookupError, TypeError, AttributeError):
+        except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
             raise UserError(
                 f"{folder.config_file} is not the config of a run; give a folder that `train` wrote."
             ) from None
@@ -101,26 +139,39 @@ class RunFolder:
         checkpoint.load_weights(path, model)
         return model, checkpoint.manifest(path)["step"], complaints
 
+    def whole_result(self, step: int, splits: Iterable[str]) -> dict[str, Any] | None:
+        """result.json, if it has the figures of a run of so many steps on every split."""
+        try:
+            result = read_json(self.result_file)
+            whole = all(_are_scores(result["splits"][split]) for split in splits)
+            return dict(result) if whole and result["steps"] == step else None
+        except (UserError, LookupError, TypeError):
+            return None
+
     def append_metrics(self, record: Mapping[str, Any]) -> None:
-        with self.metrics_file.open("a") as file:
+        with errors_naming(self.metrics_file), self.metrics_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps({k: without_nan(v) for k, v in record.items()}, allow_nan=False) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All whole lines of metrics.jsonl; a last line cut short is passed over."""
-        if not self.metrics_file.exists():
-            return []
-        records = []
-        for line in self.metrics_file.read_text().splitlines():
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        return records
+        """Every whole line of metrics.jsonl."""
+        return read_metrics(self.metrics_file)[0]
 
-    def keep_metrics_up_to(self, step: int) -> None:
-        """Drop what was measured after a checkpoint: the resumed run measures it again."""
-        kept = [record for record in self.metrics() if record["step"] <= step]
+    def keep_metrics_up_to(self, step: int) -> list[str]:
+        """Drop what was measured after a checkpoint: the resumed run measures it again. Broken lines go too.
+
+        Returns a sentence that says which lines were broken, if any were.
+        """
+        records, complaints = read_metrics(self.metrics_file)
+        kept = [record for record in records if record["step"] <= step]
         write_atomically(self.metrics_file, "".join(json.dumps(record) + "\n" for record in kept).encode())
+        return complaints
+
+
+def _are_scores(scores: Any) -> bool:
+    """Figures by name, each with its count."""
+    return isinstance(scores, dict) and all(
+        isinstance(figure, dict) and {"value", "count"} <= set(figure) for figure in scores.values()
+    )
 
 
 def without_nan(value: Any) -> Any:

@@ -11,6 +11,7 @@ from mapformers.files import clear_file_errors, read_json, write_json
 from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig
 from mapformers.runs.folder import RunFolder
+from mapformers.runs.metrics import read_metrics
 from mapformers.tasks import Task
 
 
@@ -21,7 +22,8 @@ class Run:
     ``model``   at its newest checkpoint; a module of the user's own, where the run trained one.
     ``result``  the content of result.json, empty until the run has come to its end.
     ``step``    after how many steps the model was saved.
-    ``faults``  a sentence for each newer checkpoint that was damaged and passed over.
+    ``faults``  a sentence for each newer checkpoint that was damaged and passed over, and one on broken lines of
+                metrics.jsonl.
     """
 
     folder: Path
@@ -64,4 +66,5 @@ def load(run_dir: str | Path, model: nn.Module | None = None) -> Run:
     folder, config = RunFolder.open(Path(run_dir))
     filled, step, faults = folder.load_model(config, model)
     result = read_json(folder.result_file) if folder.result_file.exists() else {}
+    faults += read_metrics(folder.metrics_file)[1]
     return Run(folder.path, config, filled, result, step, tuple(faults))

@@ -2,12 +2,9 @@
 
 import math
 import shlex
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import torch
@@ -23,11 +20,16 @@ from mapformers.runs.config import RunConfig
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.provenance import provenance
 from mapformers.seeding import generator
+from mapformers.signals import Requests, noted
 from mapformers.tasks import Batch, Metric
 from mapformers.training.backend import describe, is_main_process, start, tracking
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
 from mapformers.training.progress import TrainingProgress
 from mapformers.training.zero_mean import zero_mean_movement
+
+
+class CutShort(Exception):
+    """A measurement was given up between two batches, because the run was asked to stop."""
 
 
 class Trainer:
@@ -88,62 +90,92 @@ class Trainer:
         """Go back to the newest whole checkpoint, or to the beginning if the run has not come to its first."""
         path, complaints = checkpoint.latest(self.folder.checkpoints)
         if path is None and complaints:
-            raise UserError(f"{' '.join(complaints)} None is whole; start anew with another --out.")
+            raise UserError(f"{' '.join(complaints)} None is whole; start anew with --overwrite or another --out.")
         for complaint in complaints:
-            self.console.print(complaint, highlight=False, soft_wrap=True)
+            self._say(complaint)
         if path is not None:
             checkpoint.load_weights(path, self.model)
-            checkpoint.load_optimizer(path, self.optimizer)
+            checkpoint.load_optimizer(path, self.optimizer, self.model)
             facts = checkpoint.manifest(path)
             self.step, self.seconds = facts["step"], facts["seconds"]
         self.accelerator.wait_for_everyone()
         if self.is_main:
             checkpoint.tidy(self.folder.checkpoints)
-            self.folder.keep_metrics_up_to(self.step)
+            for complaint in self.folder.keep_metrics_up_to(self.step):
+                self._say(complaint)
 
     def run(self) -> dict[str, Any]:
         """Train to the end, measure every split, write result.json and return its content.
 
-        Ctrl-C and SIGTERM let the step under way finish and save before the run stops; anything harsher leaves the
-        newest checkpoint.
+        Ctrl-C and SIGTERM let the step under way finish and save before the run stops; a measurement is cut short, and
+        made up when the run goes on. Anything harsher leaves the newest checkpoint. A run that was at its end keeps
+        its result.json, unless figures are missing there.
         """
-        train = self.config.train
+        began = self.step
         self.started = time.monotonic() - self.seconds
         hardware = describe(self.accelerator, self.config.backend)
         self.provenance = provenance(
             hardware, self.config
         )  # of the sources as they are now, whatever is edited meanwhile
         self.model.train()
-        try:
-            with (
-                tracking(self.accelerator, {"title": self.title, "seed": self.config.seed}, self.step),
-                interruptible() as asked_to_stop,
-                self._progress() as progress,
-            ):
-                progress.say(_in_words(hardware))
-                while self.step < train.steps:
-                    self._one_step(progress)
-                    if self._any(asked_to_stop()):
-                        self._save()
-                        progress.say(f"Stopped after step {self.step}; go on with: {self._resume_command()}")
-                        raise KeyboardInterrupt
-                    if self.step % train.checkpoint_every == 0 and self.step < train.steps:
-                        self._save()
-        finally:
-            zero_mean_movement(self.model, False)
-        if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
-            self._save()
-        result = [self._measure() if self.is_main else {}]
-        if self.accelerator.num_processes > 1:
-            broadcast_object_list(result)
+        with noted() as requests:
+            try:
+                with (
+                    tracking(self.accelerator, {"title": self.title, "seed": self.config.seed}, self.step),
+                    self._progress() as progress,
+                ):
+                    progress.say(_in_words(hardware))
+                    self._learn(progress, requests)
+            finally:
+                zero_mean_movement(self.model, False)
+            if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
+                self._save()
+            there = self.folder.whole_result(self.step, self.task.splits) if began == self.step else None
+            result = [(there or self._measure(requests)) if self.is_main else {}]
+            if self.accelerator.num_processes > 1:
+                broadcast_object_list(result)
+            if not result[0]:
+                self._say(f"Stopped at the last measurement; go on with: {self._resume_command()}")
+                raise requests.stopped()
         return result[0]
 
-    def _measure(self) -> dict[str, Any]:
+    def _learn(self, progress: TrainingProgress, requests: Requests) -> None:
+        """Every step that is left, unless the run is asked to stop."""
+        train = self.config.train
+        if self.is_main and self._is_measured_at(self.step) and not self._has_measured():
+            self._evaluate(requests)  # it was cut short
+        asked = self._any(bool(requests))
+        while self.step < train.steps and not asked:
+            self._one_step(progress)
+            if self._is_measured_at(self.step):
+                self._evaluate(requests)
+            asked = self._any(bool(requests))
+            if self.step % train.checkpoint_every == 0 and self.step < train.steps and not asked:
+                self._save()
+        if asked:
+            self._save()
+            progress.say(f"Stopped after step {self.step}; go on with: {self._resume_command()}")
+            raise requests.stopped()
+
+    def _is_measured_at(self, step: int) -> bool:
+        return step > 0 and (step % self.config.train.eval_every == 0 or step == self.config.train.steps)
+
+    def _has_measured(self) -> bool:
+        """Whether metrics.jsonl has the measurement of the step that the run is at."""
+        return any(line["step"] == self.step and "split" in line for line in self.folder.metrics())
+
+    def _measure(self, requests: Requests) -> dict[str, Any]:
+        """The content of result.json, once it is written; empty if the run was asked to stop before."""
         train = self.config.train
         if self.config.backend.precision != "float32":  # `mapformers eval` and others read the weights as float32
             self.accelerator.unwrap_model(self.parallel, keep_fp32_wrapper=False)
+        try:
+            with self._until(requests):
+                splits = evaluate_splits(self.model, self.task, n_sequences=train.final_sequences)
+        except CutShort:
+            return {}
         result = {
-            "splits": evaluate_splits(self.model, self.task, n_sequences=train.final_sequences),
+            "splits": splits,
             "steps": self.step,
             "sequences": self.step * train.batch_size,
             "parameters": sum(p.numel() for p in self.model.parameters()),
@@ -183,8 +215,6 @@ class Trainer:
         self.step += 1
         if logged:
             self._log(progress, loss / self.parts, Metric.join(scores), norm, rate)
-        if self.step % train.eval_every == 0 or self.step == train.steps:
-            self._evaluate()
 
     def _parts_of_batch(self) -> Iterator[tuple[Batch, float]]:
         """This process's parts of the batch, each with its weight: how many of the targets are in it, 1 on average.
@@ -226,12 +256,30 @@ class Trainer:
         total, right, count = self.accelerator.reduce(sums).tolist()
         return total, Metric(right / count if count else float("nan"), int(count))
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, requests: Requests) -> None:
         if self.is_main:
             train, seed = self.config.train, self.config.seed + 1
-            scores = evaluate(self.model, self.task, self.iid, n_sequences=train.eval_sequences, seed=seed)
+            try:
+                with self._until(requests):
+                    scores = evaluate(self.model, self.task, self.iid, n_sequences=train.eval_sequences, seed=seed)
+            except CutShort:
+                return
             figures = {name: float(value) for name, value in scores.items()}
             self._write({"step": self.step, "split": "iid", **figures, "seconds": round(self._elapsed(), 1)}, "iid")
+
+    @contextmanager
+    def _until(self, requests: Requests) -> Iterator[None]:
+        """A measurement within it is cut short before the next batch once the run is asked to stop."""
+
+        def look(*_: object) -> None:
+            if requests:
+                raise CutShort
+
+        handle = self.model.register_forward_pre_hook(look)
+        try:
+            yield
+        finally:
+            handle.remove()
 
     def _write(self, record: dict[str, Any], where: str) -> None:
         """One line of metrics.jsonl, and the same to the trackers."""
@@ -248,6 +296,9 @@ class Trainer:
 
     def _resume_command(self) -> str:
         return f"mapformers train --resume --out {shlex.quote(str(self.folder.path))}"
+
+    def _say(self, message: str) -> None:
+        self.console.print(message, highlight=False, soft_wrap=True)
 
     def _save(self) -> None:
         self.seconds = self._elapsed()
@@ -267,28 +318,3 @@ def _in_words(hardware: dict[str, Any]) -> str:
     compiled = ", compiled" if hardware["compiled"] else ""
     name = hardware.get("name", hardware["device"])
     return f"Training on {name}, {processes}{threads}{hardware['precision']}{compiled}."
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Within it the first Ctrl-C or SIGTERM is only noted, so that the loop stops between two steps.
-
-    A second Ctrl-C interrupts. SIGTERM is what a scheduler sends before it takes the machine away; it may come twice,
-    from `torchrun` too.
-    """
-    received: list[int] = []
-
-    def note(signum: int, frame: FrameType | None) -> None:
-        if signum == signal.SIGINT and signal.SIGINT in received:
-            raise KeyboardInterrupt
-        received.append(signum)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(received)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -25,6 +25,8 @@ def train(
     seed: int = 0,
     out: str | Path | None = None,
     layers: Sequence[LayerSpec] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
     console: Console | None = None,
     **overrides: Any,
 ) -> Run:
@@ -32,17 +34,27 @@ def train(
 
     ``model``      a registered name, or a module of your own from tokens (B, L) to logits (B, L, vocab).
     ``scale``      smoke (seconds), cpu (minutes on a laptop) or paper (the paper's own budget).
-    ``out``        a new folder for the run, runs/TASK-MODEL-seedN unless given.
+    ``out``        a folder for the run, runs/TASK-MODEL-seedN unless given; a run that has no checkpoint yet is
+                   started again there.
     ``layers``     instead of a model: the layers of a hybrid.
+    ``resume``     go on with the run in that folder if it has a checkpoint, and start it otherwise.
+    ``overwrite``  start anew although the folder holds a run; its files are removed.
     ``console``    where progress is shown; standard error unless given.
     ``overrides``  settings of the task, the model, training and backend by name (:meth:`RunConfig.compose`).
 
     >>> run = train("navigation", "mapwm", scale="smoke", out="runs/mine", rank=2)  # doctest: +SKIP
     """
     config = RunConfig.compose(task, model, scale, layers=layers, seed=seed, **overrides)
+    require(out != "", "out must name a folder; leave it out for runs/TASK-MODEL-seedN.")
+    require(not (resume and overwrite), "A run is either gone on with (resume) or started anew (overwrite), not both.")
     folder = default_folder(config) if out is None else Path(out)
     own = model if isinstance(model, nn.Module) else None
-    start_run(config, folder, console, model=own)
+    if resume and RunFolder(folder).has_checkpoint():
+        same = RunFolder.open(folder)[1] == config
+        require(same, f"{folder} was started with other settings; give those, or choose another out.")
+        resume_run(folder, console, model=own)
+    else:
+        start_run(config, folder, console, model=own, overwrite=overwrite)
     return load(folder, own)
 
 
@@ -56,16 +68,20 @@ def start_run(
     console: Console | None = None,
     title: str | None = None,
     model: nn.Module | None = None,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Start a run in a new folder, train it to the end, and return the content of result.json."""
+    """Start a run in a folder, train it to the end, and return the content of result.json.
+
+    The folder may hold a run that has no checkpoint yet, or any run if ``overwrite`` is given; its files are removed.
+    """
     folder = RunFolder(out)
     if is_main_process():
-        folder.require_new()
+        folder.require_free(overwrite)
     # Built before the folder is made: what cannot be built leaves none.
     trainer = Trainer(config, folder, console, title or title_of(config), model)
     with _owned(folder):
         if trainer.is_main:
-            RunFolder.create(out, config)
+            RunFolder.create(out, config, overwrite)
         return trainer.run()
 
 
