@@ -11,7 +11,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 SOURCE = PROJECT / "src" / "mapformers"
-FLOOR = ("errors", "files", "seeding", "config", "registry", "plugins")
+FLOOR = ("errors", "files", "seeding", "config", "registry", "plugins", "stages", "progress")
 # From the floor up: a room may import those before it.
 ROOMS = (
     "floor", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training",

@@ -4,9 +4,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from importlib import import_module
 
 from mapformers.errors import UserError, require, unknown
+from mapformers.stages import Stage, Watcher, watched_by
 
 # Command -> (module, function, what it does). A module is imported when its command is asked for: torch takes seconds.
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -52,7 +55,8 @@ def main(args: Sequence[str] | None = None) -> int:
         if not args or args[0] not in COMMANDS:
             raise unknown("command", " ".join(args[:1]), COMMANDS)
         module, function, _ = COMMANDS[args[0]]
-        code: int = getattr(import_module(f"mapformers.cli.{module}"), function)(args[1:])
+        with watched_by(_show if os.environ.get("RANK", "0") == "0" else None):
+            code: int = getattr(import_module(f"mapformers.cli.{module}"), function)(args[1:])
         return code
     except UserError as error:
         print(f"mapformers: {error}", file=sys.stderr)
@@ -83,6 +87,18 @@ def import_named(args: Sequence[str]) -> list[str]:
 
         import_plugins(names)
     return rest
+
+
+def _show(stage: Stage) -> AbstractContextManager[None]:
+    """Show long work; what draws it is imported when there is some."""
+    return _display()(stage)
+
+
+@cache
+def _display() -> Watcher:
+    from mapformers.progress import StageDisplay
+
+    return StageDisplay()
 
 
 def entry() -> None:

@@ -18,15 +18,16 @@ from torch import nn
 from mapformers.errors import UserError, require
 from mapformers.evaluation import check_logits, evaluate, evaluate_splits
 from mapformers.files import write_json
+from mapformers.progress import StageDisplay, TrainingProgress
 from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.provenance import provenance
 from mapformers.seeding import generator
+from mapformers.stages import watched_by
 from mapformers.tasks import Batch, Metric
 from mapformers.training.backend import describe, is_main_process, start, tracking
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
-from mapformers.training.progress import TrainingProgress
 from mapformers.training.zero_mean import zero_mean_movement
 
 
@@ -133,7 +134,8 @@ class Trainer:
             zero_mean_movement(self.model, False)
         if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
             self._save()
-        result = [self._measure() if self.is_main else {}]
+        with watched_by(StageDisplay(self.console)):
+            result = [self._measure() if self.is_main else {}]
         if self.accelerator.num_processes > 1:
             broadcast_object_list(result)
         return result[0]
