@@ -51,6 +51,7 @@ class Arguments:
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, "mapformers demo", DESCRIPTION)
     require(asked.seed >= 0, f"--seed must not be negative, but is {asked.seed}.")
+    require(asked.out.name != "", "--out needs the name of a folder for the demo, such as runs/demo.")
     with use_threads(asked.threads):
         return run_demo(asked)
 

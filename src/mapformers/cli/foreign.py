@@ -36,7 +36,7 @@ def build_foreign(name: str, arguments: str, task: Task[Any]) -> Callable[..., A
     except Exception as error:  # whatever a user's function may do
         raise UserError(f"{name} could not build a model: {_words(error)}; look at it, and at --model-args.") from error
     require(callable(model), f"{name} must return a module from tokens to logits, not {type(model).__name__}.")
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def _find(name: str) -> Callable[..., Any]:

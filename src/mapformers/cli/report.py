@@ -83,7 +83,8 @@ def print_tables(tables: Sequence[Table], form: Format) -> None:
 def tables_of(asked: Arguments) -> list[Table]:
     """The tables of a recipe or of a benchmark, or those of all recipes that have results."""
     if is_benchmark(asked.recipe):
-        return REPORTS[str(asked.recipe)].tables(benchmark_record(str(asked.recipe), asked.results))
+        record = benchmark_record(str(asked.recipe), asked.results)
+        return REPORTS[str(asked.recipe)].tables(record)
     return [table for recipe, record in measured_recipes(asked) for table in recipe_tables(recipe, record)]
 
 
