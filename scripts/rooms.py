@@ -11,7 +11,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 SOURCE = PROJECT / "src" / "mapformers"
-FLOOR = ("errors", "files", "modes", "seeding", "config", "registry", "plugins", "signals")
+FLOOR = ("errors", "files", "modes", "seeding", "config", "registry", "plugins", "signals", "stages", "progress")
 # From the floor up: a room may import those before it.
 ROOMS = (
     "floor", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training",

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from mapformers.cli.main import main
+from wrong_words import MORE_CASES
 
 TRAIN = "train --task navigation --model mapwm --scale smoke --steps 4 --sequences 32 --final-sequences 4 "
 # What a machine says to a programmer, not to a person.
@@ -226,6 +227,13 @@ def assert_refused(capsys, folder, line, sentence):
     assert printed.err.count("\n") == 1
     assert [word for word in JARGON if word in printed.err] == [], printed.err
     assert listing(folder) == before
+
+
+CASES += MORE_CASES
+
+
+def test_there_are_three_hundred_cases():
+    assert len({line for line, _ in CASES}) + 2 * len(WORLDS) + len(FOLDERS) >= 300
 
 
 @pytest.mark.parametrize(("line", "sentence"), CASES, ids=[line.replace(TRAIN, "train ... ") for line, _ in CASES])

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from mapformers.recipes import RECIPES, At, Claim
+import mapformers as mf
+from mapformers.recipes import RECIPES, At, Claim, TableView
 from mapformers.recipes.claims import check
-from mapformers.recipes.record import with_players_of, with_run
+from mapformers.recipes.record import empty_record, players_note, with_players_of, with_run
 from mapformers.runs.config import TrainConfig
 
 
@@ -59,13 +60,34 @@ def test_players_are_measured_again_when_their_world_changes(monkeypatch):
     recipe = replace(RECIPES["ssm"], claims=())
     measured = []
     monkeypatch.setattr(
-        "mapformers.recipes.record.scores_of_players", lambda recipe, world: measured.append(world) or {"random": {}}
+        "mapformers.recipes.record.scores_of_players",
+        lambda recipe, world, n_sequences: measured.append(n_sequences) or {"random": {}},
     )
-    record = with_players_of(recipe, {"runs": []}, "2D, 32 steps")
+    record = with_players_of(recipe, {"scale": "cpu", "runs": []}, "2D, 32 steps")
     assert with_players_of(recipe, copy.deepcopy(record), "2D, 32 steps") == record and len(measured) == 1
     torus = replace(recipe, worlds={"2D, 32 steps": {**recipe.worlds["2D, 32 steps"], "edges": "torus"}})
     with_players_of(torus, record, "2D, 32 steps")
     assert len(measured) == 2
+    with_players_of(recipe, {**record, "scale": "smoke"}, "2D, 32 steps")
+    assert measured == [512, 512, 16], "as many sequences as the runs of that scale"
+    del record["players_in"]["2D, 32 steps"]["sequences"]  # a record from before they were written down
+    assert with_players_of(recipe, record, "2D, 32 steps") == record
+
+
+def test_the_cases_of_players_are_recorded_and_a_table_says_why_they_differ():
+    recipe, world = RECIPES["ssm"], "2D, 32 steps"
+    record = with_players_of(recipe, empty_record(recipe, "smoke"), world)
+    task = recipe.build_task(world)
+    cases = {split: mf.evaluate(mf.players.build("random", task, split), task, split, n_sequences=16)["accuracy"].count
+             for split in recipe.splits}  # fmt: skip
+    assert record["players_in"][world]["cases"] == cases and record["players_in"][world]["sequences"] == 16
+    cell = recipe.cell(recipe.rows[0].label, world)
+    entry = {**cell.place(), "splits": {}, "config": cell.config("smoke").to_dict()}
+    assert players_note({**record, "runs": [entry]}, world) is None
+    entry["config"]["train"]["final_sequences"] = 64
+    note = "Models are measured on 64 sequences of each split, players on 16."
+    assert players_note({**record, "runs": [entry]}, world) == note
+    assert note in TableView().table(recipe, {**record, "runs": [entry]}, world).notes
 
 
 def test_a_claim_may_be_about_a_player():

@@ -13,13 +13,13 @@ from rich.console import Console
 
 import mapformers as mf
 from mapformers.model import model_config
+from mapformers.progress import TrainingProgress
 from mapformers.runs.config import RunConfig, TrainConfig
 from mapformers.runs.folder import RunFolder
 from mapformers.seeding import generator
 from mapformers.tasks.navigation import NavigationSettings
 from mapformers.training import loop
 from mapformers.training.loop import Trainer
-from mapformers.training.progress import TrainingProgress
 from mapformers.training.train import resume_run as resume
 from mapformers.training.train import start_run as train
 from runs import assert_same_run, metrics, quiet, weights
@@ -293,7 +293,7 @@ def test_progress_is_a_bar_on_a_terminal(tmp_path):
 
 def test_progress_lines_come_at_intervals_and_know_the_time_left(monkeypatch):
     now = 0.0
-    monkeypatch.setattr("mapformers.training.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("mapformers.progress.time.monotonic", lambda: now)
     progress = TrainingProgress("mine", steps=100, done=10, batch_size=8, console=quiet())
     now = 14.0
     progress.update(20, 1.75, 0.125)

@@ -14,6 +14,7 @@ from mapformers.benchmarks.size import Size
 from mapformers.model import build_model
 from mapformers.modules.layer import LAYERS
 from mapformers.runs.config import TrainConfig
+from mapformers.stages import doing
 from mapformers.training.optimizer import build_optimizer
 
 SIZES = {
@@ -89,10 +90,10 @@ def throughput(
     operations = work(own_model("rope", size), size)
     tokens = size.batch_size * size.length
     timings: dict[str, Timing] = {}
-    for label in labels:
-        median = interleaved_medians(
-            {row: training_step(row, size) for row in ("rope", label)}, repeats or size.repeats
-        )
+    for number, label in enumerate(labels, 1):
+        with doing(f"{label} ({number} of {len(labels)})"):
+            steps = {row: training_step(row, size) for row in ("rope", label)}
+            median = interleaved_medians(steps, repeats or size.repeats)
         for row, took in median.items():
             ratio = median["rope"] / took
             timings.setdefault(row, Timing(row, took, tokens / took, ratio, operations / took / peak, None))

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +19,14 @@ from mapformers.benchmarks.report import REPORTS
 from mapformers.benchmarks.startup import startup
 from mapformers.benchmarks.tasks import tasks
 from mapformers.benchmarks.throughput import SIZES, throughput
+from mapformers.cli.output import print_json
 from mapformers.cli.parse import parse
+from mapformers.cli.threads import use_threads
 from mapformers.errors import require
 from mapformers.files import clear_file_errors, write_json
 from mapformers.runs.provenance import provenance
 from mapformers.runs.sources import library_hash
+from mapformers.stages import doing
 
 DESCRIPTION = """Measure this machine. Let nothing else run beside it.
 
@@ -57,6 +61,10 @@ class Arguments:
     """lengths, memory, tasks, learning, ops, startup: smoke only shows that it runs."""
     write: Path | None = None
     """Also keep the figures in this folder, as bench-NAME.json."""
+    threads: int | None = None
+    """Threads to compute on (one per core unless given)."""
+    json: bool = False
+    """Print one JSON document, what bench-NAME.json keeps, instead of tables."""
 
 
 def main(args: Sequence[str]) -> int:
@@ -64,9 +72,13 @@ def main(args: Sequence[str]) -> int:
     require(asked.repeats is None or asked.repeats >= 1, f"--repeats must be at least 1, not {asked.repeats}.")
     require(asked.seeds >= 1, f"--seeds must be at least 1, not {asked.seeds}.")
     require(0 < asked.goal <= 1, f"--goal is an accuracy between 0 and 1, not {asked.goal}.")
-    origin = {**provenance({"threads": torch.get_num_threads()}), "sources": library_hash()}
-    record = {"benchmark": asked.name, **measure(asked), **origin}
-    for table in REPORTS[asked.name].tables(record):
+    shown = nullcontext() if asked.name == "learning" else doing(f"benchmark {asked.name}")  # runs show themselves
+    with use_threads(asked.threads), shown:
+        origin = {**provenance({"threads": torch.get_num_threads()}), "sources": library_hash()}
+        record = {"benchmark": asked.name, **measure(asked), **origin}
+    if asked.json:
+        print_json(record)
+    for table in [] if asked.json else REPORTS[asked.name].tables(record):
         Console().print(table)
     if asked.write is not None:
         with clear_file_errors("write to", asked.write):

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from rich.console import Console
+from torch import Tensor
 
 from mapformers.analysis import align, token_movements, walked_path
 from mapformers.cli.parse import parse
+from mapformers.cli.threads import use_threads
 from mapformers.errors import UserError, require
 from mapformers.files import clear_file_errors, write_json
 from mapformers.model import Decoder
@@ -41,11 +44,19 @@ class Arguments:
     """Of initialisation and data."""
     out: Path = Path("runs/demo")
     """Where runs, figures and the picture go; an existing demo is left alone and a number added."""
+    threads: int = 2
+    """Threads to compute on: the same on every machine, since another number rounds, and so learns, a bit otherwise."""
 
 
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, "mapformers demo", DESCRIPTION)
     require(asked.seed >= 0, f"--seed must not be negative, but is {asked.seed}.")
+    require(asked.out.name != "", "--out needs the name of a folder for the demo, such as runs/demo.")
+    with use_threads(asked.threads):
+        return run_demo(asked)
+
+
+def run_demo(asked: Arguments) -> int:
     recipe = RECIPES["table2"]
     folder = _free_folder(asked.out)
     log, screen = Console(stderr=True), Console()
@@ -64,16 +75,16 @@ def main(args: Sequence[str]) -> int:
     assert isinstance(run.model, Decoder)
     draw_map(map_picture(run.model, run.task, asked.seed), folder / "map.png")
     screen.print(f"Picture: {folder / 'map.png'}   figures: {folder / 'demo.json'}", highlight=False, soft_wrap=True)
-    screen.print(f"Training and measuring took {took / 60:.1f} minutes.", highlight=False)
+    on = f"{asked.threads} thread{'s' if asked.threads > 1 else ''}"
+    screen.print(f"Training and measuring took {took / 60:.1f} minutes on {on}.", highlight=False)
     return 0
 
 
 def map_picture(model: Decoder, task: Task[Any], seed: int) -> MapPicture:
     """What the figure shows: movements of all tokens, and one walk the model has not seen."""
     batch = task.sample("iid", 1, generator(seed, "picture"))
-    truth = batch.info["displacement"][0]
-    at_actions = walked_path(model, batch.tokens[0])[0::2]
-    integrated, explained = align(at_actions, truth)
+    truth = _from_start(batch.info["displacement"][0])
+    integrated, explained = align(_from_start(walked_path(model, batch.tokens[0])[0::2]), truth)
     return MapPicture(
         movements=token_movements(model).numpy(),
         token_names=task.token_names,
@@ -82,6 +93,11 @@ def map_picture(model: Decoder, task: Task[Any], seed: int) -> MapPicture:
         integrated=integrated.numpy(),
         explained=explained,
     )
+
+
+def _from_start(path: Tensor) -> Tensor:
+    """A walk after each of its steps, with the start before them, from which it is counted: (T, n) -> (T + 1, n)."""
+    return torch.cat((path.new_zeros(1, path.shape[1]), path))
 
 
 def _free_folder(wanted: Path) -> Path:

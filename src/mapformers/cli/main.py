@@ -5,11 +5,13 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from functools import cache
 from importlib import import_module
 
 from mapformers import signals
 from mapformers.errors import UserError, memory_asked_for, require, unknown
+from mapformers.stages import Stage, Watcher, watched_by
 
 # Command -> (module, function, what it does). A module is imported when its command is asked for: torch takes seconds.
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -92,7 +94,7 @@ def run(args: Sequence[str]) -> int:
         raise unknown("command", " ".join(args[:1]), COMMANDS)
     module, function, _ = COMMANDS[args[0]]
     command = getattr(import_module(f"mapformers.cli.{module}"), function)
-    with signals.interrupting():
+    with signals.interrupting(), watched_by(_show if os.environ.get("RANK", "0") == "0" else None):
         code: int = command(args[1:])
     return code
 
@@ -125,6 +127,18 @@ def import_named(args: Sequence[str]) -> list[str]:
 
         import_plugins(names)
     return rest
+
+
+def _show(stage: Stage) -> AbstractContextManager[None]:
+    """Show long work; what draws it is imported when there is some."""
+    return _display()(stage)
+
+
+@cache
+def _display() -> Watcher:
+    from mapformers.progress import StageDisplay
+
+    return StageDisplay()
 
 
 def entry() -> None:

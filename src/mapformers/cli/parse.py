@@ -57,7 +57,7 @@ def sentence(box: str, prog: str) -> str:
     """What tyro drew in a box, as one sentence that ends with the remedy."""
     lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n─+\n", "\n".join(lines))]
-    what = paragraphs[0].rstrip(".")
+    what = re.sub(r"(?<=\()'None', |, 'None'(?=[,)])", "", paragraphs[0].rstrip("."))  # it is had by giving nothing
     near = re.search(r"Perhaps you meant: (--[\w-]+)", " ".join(paragraphs[1:]))
     if near:
         return f"{what}; did you mean {near.group(1)}?"
@@ -68,6 +68,10 @@ def sentence(box: str, prog: str) -> str:
         wrong = re.match(rf"Error parsing (\S+): {found}: (.*)", what)
         if wrong:
             return f"{wrong[1]} takes {kind}, not {wrong[2]}."
+    neither = re.match(r"Error parsing (\S+): no type matching \{None\}\|(INT|FLOAT) .*? from \['(.*?)'\]", what)
+    if neither:
+        kind = "a whole number" if neither[2] == "INT" else "a number"
+        return f"{neither[1]} takes {kind}, not {neither[3]!r}."
     refused = re.match(r"Error parsing [\w-]+: (.*)", what)
     if refused and not refused[1].startswith("invalid"):
         return f"{refused[1]}."

@@ -1,5 +1,6 @@
 """`mapformers report`: print a table of the paper beside ours, in any format; write the pages of results."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,15 @@ import tyro
 from rich.console import Console
 
 from mapformers.benchmarks.report import REPORTS, benchmark_page, benchmark_section, page_name, record_file
+from mapformers.cli.output import print_json
 from mapformers.cli.parse import parse
 from mapformers.errors import require, unknown
 from mapformers.files import clear_file_errors, read_json, write_atomically, write_json
-from mapformers.recipes import RECIPES, TableView
+from mapformers.recipes import RECIPES, Recipe, TableView
+from mapformers.recipes.figures import plain_figures
 from mapformers.recipes.pages import page_views, recipe_page, recipe_section, recipe_tables
 from mapformers.recipes.record import read_record, results_file, with_added_rows
+from mapformers.reports.formats import csv_row
 from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block
 from mapformers.reports.table import Format, Table
 from mapformers.runs.config import Scale
@@ -22,7 +26,8 @@ from mapformers.runs.config import Scale
 DESCRIPTION = """Print a table of the paper beside what was measured.
 
   mapformers report table2
-  mapformers report table2 --format md
+  mapformers report table2 --format latex      md, latex (booktabs), csv, html
+  mapformers report table2 --json              every figure as a number
   mapformers report speed         the paper's table of speed beside `mapformers bench throughput`
   mapformers report --write       refresh README.md, docs/results.md and docs/results/ of the checkout one is in
 """
@@ -45,27 +50,58 @@ class Arguments:
     """Also refresh README.md, docs/results.md and docs/results/ of the checkout one is in."""
     demo: Path | None = None
     """With --write: a demo folder whose figures and picture become those of the README."""
+    json: bool = False
+    """Print one JSON document with every figure instead of tables."""
 
 
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, "mapformers report", DESCRIPTION)
-    for table in tables_of(asked):
-        if asked.format == "terminal":
-            Console().print(table)
-        else:
-            print(table.render(asked.format))
+    require(not asked.json or asked.format == "terminal", "--json and --format exclude each other; give one of them.")
+    require(asked.demo is None or asked.write, "--demo is for --write; give both, or neither.")
+    if asked.json:
+        print_json(plain_report(asked))
+    else:
+        print_tables(tables_of(asked), asked.format)
     if asked.write:
         if asked.demo is not None:
             adopt_demo(asked.demo, Path())
         for path in write_documents(Path()):
-            print(f"wrote {path}")
+            print(f"wrote {path}", file=sys.stderr if asked.json else sys.stdout)
     return 0
+
+
+def print_tables(tables: Sequence[Table], form: Format) -> None:
+    """On the terminal as they are drawn; in CSV, which has no place for it, the title is a row before each table."""
+    for table in tables:
+        if form == "terminal":
+            Console().print(table)
+        else:
+            title = csv_row(table.title) if form == "csv" and len(tables) > 1 else ""
+            print(title + table.render(form))
 
 
 def tables_of(asked: Arguments) -> list[Table]:
     """The tables of a recipe or of a benchmark, or those of all recipes that have results."""
-    if asked.recipe is not None and asked.recipe not in RECIPES:
-        return benchmark_tables(asked.recipe, asked.results)
+    if is_benchmark(asked.recipe):
+        record = benchmark_record(str(asked.recipe), asked.results)
+        return REPORTS[str(asked.recipe)].tables(record)
+    return [table for recipe, record in measured_recipes(asked) for table in recipe_tables(recipe, record)]
+
+
+def plain_report(asked: Arguments) -> dict[str, Any]:
+    """The same as plain data: figures by recipe, or the record of a benchmark."""
+    if is_benchmark(asked.recipe):
+        return {"benchmark": asked.recipe, "record": benchmark_record(str(asked.recipe), asked.results)}
+    found = {recipe.name: plain_figures(recipe, record) for recipe, record in measured_recipes(asked)}
+    return {"scale": asked.scale, "recipes": found}
+
+
+def is_benchmark(name: str | None) -> bool:
+    return name is not None and name not in RECIPES
+
+
+def measured_recipes(asked: Arguments) -> list[tuple[Recipe, dict[str, Any]]]:
+    """The recipe that is asked for, or all that have results, each with its record."""
     names = [asked.recipe] if asked.recipe else list(RECIPES)
     files = {name: results_file(asked.results, name, asked.scale) for name in names}
     measured = {name: read_record(file) for name, file in files.items() if file.exists()}
@@ -74,18 +110,17 @@ def tables_of(asked: Arguments) -> list[Table]:
         f"{asked.results} has no results of {' or '.join(names)} at {asked.scale} scale; "
         f"run `mapformers reproduce {names[0]}` first.",
     )
-    shown = {name: with_added_rows(RECIPES[name], record["runs"]) for name, record in measured.items()}
-    return [table for name, recipe in shown.items() for table in recipe_tables(recipe, measured[name])]
+    return [(with_added_rows(RECIPES[name], record["runs"]), record) for name, record in measured.items()]
 
 
-def benchmark_tables(name: str, results: Path) -> list[Table]:
+def benchmark_record(name: str, results: Path) -> Any:
     """What was measured of a benchmark, from its record."""
     if name not in REPORTS:
         raise unknown("recipe", name, [*RECIPES, *REPORTS], "if it is your own, import its file first (--import FILE)")
     file = record_file(results, name)
     command = f"mapformers bench {REPORTS[name].of or name} --write {results}"
     require(file.exists(), f"{results} has no results of {name}; run `{command}` first.")
-    return REPORTS[name].tables(read_json(file))
+    return read_json(file)
 
 
 def adopt_demo(demo: Path, root: Path) -> None:

@@ -39,7 +39,7 @@ class Arguments:
     scale: Scale = "cpu"
     """Budget of each run."""
     seeds: tuple[str, ...] = ()
-    """How many (3 is seeds 0 to 2), or which: 100-102, or 0 4 100. Unless given, seed 0, or those the recipe names."""
+    """How many (3 is seeds 0 to 2), or which: 100-102, or 0,4,100. Unless given, seed 0, or those the recipe names."""
     rows: tuple[str, ...] = ()
     """Rows by their label in the table (all unless given)."""
     row: Annotated[tuple[str, ...], tyro.conf.arg(metavar="'LABEL=MODEL [SETTING=VALUE ...]'")] = ()

@@ -10,20 +10,20 @@ from mapformers.recipes import Row
 
 
 def parse_seeds(words: Sequence[str]) -> list[int]:
-    """``3`` is seeds 0 to 2; ``100-102`` and ``0 4 100`` name them.
+    """``3`` is seeds 0 to 2; ``100-102``, ``0,4,100`` and ``0 4 100`` name them.
 
-    >>> parse_seeds(["3"]), parse_seeds(["100-102"]), parse_seeds(["4", "0-1"])
-    ([0, 1, 2], [100, 101, 102], [4, 0, 1])
+    >>> parse_seeds(["3"]), parse_seeds(["100-102"]), parse_seeds(["4", "0-1"]), parse_seeds(["0,3,7-8"])
+    ([0, 1, 2], [100, 101, 102], [4, 0, 1], [0, 3, 7, 8])
     """
-    require(bool(words), "--seeds needs a number, or seeds by name: --seeds 3, --seeds 100-102, --seeds 0 4 100.")
+    require(bool(words), "--seeds needs a number, or seeds by name: --seeds 3, --seeds 100-102, --seeds 0,4,100.")
     if len(words) == 1 and words[0].lstrip("-").isdecimal():
         require(int(words[0]) >= 1, f"--seeds must be at least 1, not {words[0]}.")
         return list(range(int(words[0])))
     seeds: list[int] = []
-    for word in words:
+    for word in ",".join(words).split(","):
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
         if found is None:
-            raise UserError(f"--seeds takes a whole number, not {word!r}; or seeds by name: 100-102, or 0 4 100.")
+            raise UserError(f"--seeds takes a whole number, not {word!r}; or seeds by name: 100-102, or 0,4,100.")
         first, last = int(found[1]), int(found[2] or found[1])
         require(first <= last, f"--seeds {word} is empty; write {last}-{first}.")
         seeds += range(first, last + 1)

@@ -9,8 +9,10 @@ from typing import Any
 
 from rich.console import Console
 
+from mapformers.cli.differences import differences
 from mapformers.cli.parse import given_flags, parse
-from mapformers.cli.tables import split_table
+from mapformers.cli.tables import player_table, split_table
+from mapformers.cli.threads import use_threads
 from mapformers.errors import require
 from mapformers.evaluation import player_scores
 from mapformers.model import LayerSpec
@@ -53,6 +55,8 @@ class Choice:
     """Go on with the run in that folder from its newest checkpoint; where there is none yet, start it."""
     overwrite: bool = False
     """Start anew although the folder holds a run; its files are removed, and no others."""
+    threads: int | None = None
+    """Threads to compute on (one per core unless given); fewer are faster where the cores are busy."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,11 @@ class Sizes:
 
 def main(args: Sequence[str]) -> int:
     asked = parse_train(args)
+    with use_threads(asked.choice.threads):
+        return train_asked(asked)
+
+
+def train_asked(asked: "Asked") -> int:
     choice, console = asked.choice, Console(stderr=True)
     if choice.resume:
         named = choice.out is not None or choice.task is not None
@@ -90,7 +99,7 @@ def main(args: Sequence[str]) -> int:
         return 0
     Console().print(split_table(result["splits"], f"{title_of(config)}, seed {config.seed}"))
     for player, scores in player_scores(config.build_task(), None, config.train.final_sequences).items():
-        Console().print(split_table(scores, f"player: {player}"))
+        Console().print(player_table(player, scores, config.train.final_sequences))
     console.print(f"Run folder: {folder}", highlight=False, soft_wrap=True)
     return 0
 
@@ -207,8 +216,7 @@ def check_same_run(folder: Path, asked: Asked) -> RunConfig:
     decide = [*asked.overrides, *(name for name in ("layers", "scale") if name in asked.given)]
     given = sorted(f"--{name.replace('_', '-')}" for name in decide)
     named = choice.task is not None and (choice.model is not None or bool(choice.layers))
-    require(
-        not given or (named and asked.compose() == started),
-        f"{folder} was started with other settings; resume it without {' '.join(given)}.",
-    )
+    require(not given or named, f"A run goes on with its own settings; resume {folder} without {' '.join(given)}.")
+    other = differences(started, asked.compose()) if given else ""
+    require(not other, f"{folder} was started with {other}; resume it with --resume --out {folder} alone.")
     return started

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mapformers.errors import require
 from mapformers.modes import in_eval_mode
 from mapformers.seeding import generator
+from mapformers.stages import doing
 from mapformers.tasks import Metric, Task
 from mapformers.tasks.task import require_count
 
@@ -46,7 +47,7 @@ def evaluate(
         length = task.sample(settings, 1, generator(seed, "length")).tokens.shape[1]
         batch_size = max(1, TOKENS_PER_BATCH * 64 // max(64, task.vocab_size) // length)
     scores: dict[str, list[Metric]] = {}
-    with in_eval_mode(model):
+    with in_eval_mode(model), doing(split if isinstance(split, str) else "measuring", n_sequences) as stage:
         for start in range(0, n_sequences, batch_size):
             batch = task.sample(settings, min(batch_size, n_sequences - start), stream).to(device)
             output = model(batch.tokens) if answer is None else answer(batch)
@@ -58,6 +59,7 @@ def evaluate(
             for name, metric in found.items():
                 metric = Metric(math.nan, metric.count) if diverged else metric
                 scores.setdefault(name, []).append(metric)
+            stage.advance(len(batch.tokens))
     return {name: Metric.join(parts) for name, parts in scores.items()}
 
 
@@ -87,10 +89,11 @@ def evaluate_splits(
     seed: int = 0,
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Every metric of every split (all unless named), with its count, as plain data."""
-    return {
-        split: {
-            name: metric.to_dict()
-            for name, metric in evaluate(model, task, split, n_sequences=n_sequences, seed=seed).items()
+    with doing("measuring"):
+        return {
+            split: {
+                name: metric.to_dict()
+                for name, metric in evaluate(model, task, split, n_sequences=n_sequences, seed=seed).items()
+            }
+            for split in splits or list(task.splits)
         }
-        for split in splits or list(task.splits)
-    }

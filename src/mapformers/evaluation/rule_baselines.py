@@ -5,9 +5,15 @@ from typing import Any
 
 from mapformers.evaluation.evaluate import evaluate
 from mapformers.players import build
+from mapformers.stages import doing
 from mapformers.tasks import Task
 
 MAX_SEQUENCES = 128  # some players think for a while
+
+
+def player_sequences(n_sequences: int) -> int:
+    """On how many of a model's sequences players are measured."""
+    return min(n_sequences, MAX_SEQUENCES)
 
 
 def player_scores(
@@ -21,12 +27,15 @@ def player_scores(
     >>> list(player_scores(mf.build_task("family-tree"), ["iid"], n_sequences=8))
     ['logician']
     """
-    n_sequences = min(n_sequences, MAX_SEQUENCES)
+    n_sequences = player_sequences(n_sequences)
 
     def plain(player: str, split: str) -> dict[str, dict[str, Any]]:
-        found = evaluate(build(player, task, split), task, split, n_sequences=n_sequences, seed=seed)
+        with doing(f"player {player}"):
+            found = evaluate(build(player, task, split), task, split, n_sequences=n_sequences, seed=seed)
         return {name: metric.to_dict() for name, metric in found.items()}
 
-    return {
-        player: {split: plain(player, split) for split in splits or task.splits} for player in task.reference_players
-    }
+    with doing("measuring what players score"):
+        return {
+            player: {split: plain(player, split) for split in splits or task.splits}
+            for player in task.reference_players
+        }

@@ -1,19 +1,23 @@
 """What a person sees while cells run: a live overview on a terminal, a line for each event elsewhere."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
 from rich.console import Console, Group
+from rich.constrain import Constrain
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from mapformers.launch.board import Board
 from mapformers.launch.work import Progress, Work
+from mapformers.progress import ECHO, duration
+from mapformers.stages import watched_by
 
 REFRESH, HEARTBEAT = 1.0, 180.0  # seconds between looks at the folders; between plain lines where nothing happens
+TITLE = 14  # columns that a title should have at least
 
 
 class Overview:
@@ -30,6 +34,7 @@ class Overview:
         self.stack = ExitStack()
 
     def __enter__(self) -> "Overview":
+        self.stack.enter_context(watched_by(None))  # one live line at a time
         if self.live is not None:
             self.stack.enter_context(self.live)
         return self
@@ -54,13 +59,20 @@ class Overview:
             self.say(self._in_a_line())
 
     def _drawn(self) -> Group:
-        grid = Table.grid(padding=(0, 2))
-        for justify in ("left", "right", "right", "right", "right"):
-            grid.add_column(justify=justify, no_wrap=True)
+        """A line for each running cell, its title cut where the figures would not fit; then the summary."""
+        room = self.console.width - ECHO
         found = self._progress()
-        for work, progress in found.items():
-            grid.add_row(*map(Text, (work.cell.title, *figures(progress))))
-        return Group(grid, Text(self._summary(found), style="bold"))
+        titles = max((len(work.cell.title) for work in found), default=0)
+        forms = list(zip(*(wordings(progress) for progress in found.values()))) or [()]
+        fitting = [form for least in (titles, TITLE) for form in forms if _columns(form) + least <= room]
+        rows = next(iter(fitting), forms[-1])
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(1, room - _columns(rows)))
+        for _ in range(4):
+            grid.add_column(justify="right", no_wrap=True)
+        for work, figures_of_it in zip(found, rows):
+            grid.add_row(*map(Text, (work.cell.title, *figures_of_it)))
+        return Group(grid, Constrain(Text(self._summary(found), style="bold"), room))
 
     def _in_a_line(self) -> str:
         found = self._progress()
@@ -87,6 +99,20 @@ def figures(progress: Progress) -> tuple[str, str, str, str]:
     return f"step {progress.step}/{progress.steps}", f"accuracy {score}", f"{progress.speed:.0f} seq/s", left
 
 
+def wordings(progress: Progress) -> Iterator[tuple[str, ...]]:
+    """The figures of a running cell in ever fewer columns of the terminal."""
+    long = figures(progress)
+    short = tuple(text.replace("step ", "").replace("accuracy", "acc").removesuffix(" left") for text in long)
+    yield long
+    yield tuple(text.replace(" seq/s", "/s") for text in short)
+    yield tuple(text.replace(" seq/s", "/s").removeprefix("acc ") for text in short)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> int:
+    """Columns of the terminal that rows of figures take, with the space before each."""
+    return sum(2 + max(map(len, column)) for column in zip(*rows))
+
+
 def time_left(
     board: Board, found: Mapping[Work, Progress], expected: Mapping[Work, float], lanes: int | None
 ) -> float | None:
@@ -104,9 +130,3 @@ def time_left(
         left = found[work].left if work in found else None
         rest.append(totals.get(work, average) if left is None else left)
     return max(sum(rest) / (lanes or max(1, len(rest))), max(rest, default=0.0))
-
-
-def duration(seconds: float) -> str:
-    """``0:42``, ``12:05`` or ``3:20 h``."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d} h" if minutes >= 60 else f"{minutes}:{rest:02d}"

@@ -43,8 +43,10 @@ class Where:
             return int((self.slurm or {}).get("cpus_per_task", 1))
         return max(1, torch.get_num_threads() // (self.jobs or 1))
 
-    def place(self) -> Place:
+    def __post_init__(self) -> None:
         require(self.cluster == "slurm" or not self.slurm, "--slurm gives options to Slurm; add --cluster slurm.")
+
+    def place(self) -> Place:
         if self.cluster is None:
             return Processes(self.jobs or 1)
         return Jobs(self.cluster, (self.runs / ".submitit").resolve(), self.jobs, self.slurm or {})

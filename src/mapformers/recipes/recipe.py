@@ -11,7 +11,7 @@ from mapformers import registry
 from mapformers.errors import require, unknown
 from mapformers.model import LayerSpec
 from mapformers.recipes.measures import Curve, Measure, Splits
-from mapformers.runs.config import RunConfig, Scale, fields_of
+from mapformers.runs.config import RunConfig, Scale, TrainConfig, fields_of
 from mapformers.tasks import TASKS, Task, build_task
 
 if TYPE_CHECKING:
@@ -170,6 +170,12 @@ class Recipe:
         """The task of a world; a world may also hold settings of the model and of training."""
         own = fields_of(TASKS[self.task].settings)
         return build_task(self.task, **{name: value for name, value in self.worlds[world].items() if name in own})
+
+    def final_sequences(self, world: str, scale: Scale) -> int:
+        """Sequences of every split on which runs in a world are measured, unless a row has its own number."""
+        settings = {**self.build_task(world).training(scale), **self.worlds[world]}
+        settings |= self.at_cpu.get(world, {}) if scale == "cpu" else {}
+        return int(settings.get("final_sequences", TrainConfig.final_sequences))
 
     def row(self, label: str) -> Row:
         for row in self.rows:

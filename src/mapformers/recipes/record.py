@@ -14,6 +14,8 @@ from mapformers.evaluation.aggregate import Summary, summarise
 from mapformers.files import clear_file_errors, read_json, write_json
 from mapformers.recipes.recipe import Key, Recipe, Row, line_label, sweep_text
 from mapformers.runs.config import RunConfig, Scale
+from mapformers.stages import doing
+from mapformers.tasks import Metric
 
 Record = dict[str, Any]
 
@@ -114,26 +116,60 @@ def with_players(recipe: Recipe, record: Record) -> Record:
 
 
 def with_players_of(recipe: Recipe, record: Record, world: str) -> Record:
-    """The record with what the players score in one world; measured anew if the world or its splits have changed."""
+    """The record with what the players score in one world; measured anew if the world, its splits or the scale changed.
+
+    ``players_in`` says what was measured: the world, the splits, the metric, and how many sequences of each split;
+    ``cases`` is how many answers were scored on each.
+    """
     settings = {
         name: list(v) if isinstance(v, tuple) else v for name, v in vars(recipe.build_task(world).settings).items()
     }
-    measured_in = {"world": settings, "splits": list(recipe.splits), "metric": recipe.metric}
-    if record.get("players_in", {}).get(world) == measured_in:
+    sequences = recipe.final_sequences(world, record["scale"])
+    measured_in = {"world": settings, "splits": list(recipe.splits), "metric": recipe.metric, "sequences": sequences}
+    if _players_measured_in(record, world) == measured_in:
         return record
-    scores = {**record.get("players", {}), world: scores_of_players(recipe, world)}
-    return {**record, "players": scores, "players_in": {**record.get("players_in", {}), world: measured_in}}
+    found = scores_of_players(recipe, world, sequences)
+    figures = {name: {split: _finite(metric) for split, metric in scores.items()} for name, scores in found.items()}
+    cases = {split: metric.count for scores in found.values() for split, metric in scores.items()}
+    scores = {**record.get("players", {}), world: figures}
+    return {
+        **record,
+        "players": scores,
+        "players_in": {**record.get("players_in", {}), world: {**measured_in, "cases": cases}},
+    }
 
 
-def scores_of_players(recipe: Recipe, world: str) -> dict[str, dict[str, float | None]]:
-    """What rule-based players score in a world: player -> split -> figure, None where it is not a finite number."""
+def _players_measured_in(record: Mapping[str, Any], world: str) -> dict[str, Any]:
+    """In what the players of a record were measured; before sequences were recorded there were 512 of each split."""
+    found = record.get("players_in", {}).get(world, {})
+    return {"sequences": 512, **{name: value for name, value in found.items() if name != "cases"}}
+
+
+def players_note(record: Mapping[str, Any], world: str) -> str | None:
+    """Why models and players of a table have different numbers of cases, if they have."""
+    runs = [entry for entry in record["runs"] if entry["world"] == world]
+    of_models = {entry.get("config", {}).get("train", {}).get("final_sequences") for entry in runs} - {None}
+    of_players = _players_measured_in(record, world)["sequences"]
+    if not record.get("players", {}).get(world) or of_models <= {of_players}:
+        return None
+    numbers = " or ".join(map(str, sorted(of_models)))
+    return f"Models are measured on {numbers} sequences of each split, players on {of_players}."
+
+
+def scores_of_players(recipe: Recipe, world: str, n_sequences: int) -> dict[str, dict[str, Metric]]:
+    """What rule-based players score on so many sequences of each split of a world: player -> split -> metric."""
     task = recipe.build_task(world)
 
-    def score(player: str, split: str) -> float | None:
-        found = float(evaluate(players.build(player, task, split), task, split)[recipe.metric])
-        return found if math.isfinite(found) else None
+    def score(player: str, split: str) -> Metric:
+        with doing(f"player {player}"):
+            return evaluate(players.build(player, task, split), task, split, n_sequences=n_sequences)[recipe.metric]
 
-    return {name: {split: score(name, split) for split in recipe.splits} for name in players.names(task)}
+    with doing(f"measuring what players score in {world}"):
+        return {name: {split: score(name, split) for split in recipe.splits} for name in players.names(task)}
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 def line_of(entry: Mapping[str, Any]) -> str:

@@ -19,6 +19,20 @@ LATEX = {
     "±": "$\\pm$",
     "×": "$\\times$",
     "–": "--",
+    "−": "$-$",
+    "·": "$\\cdot$",
+    "≥": "$\\geq$",
+    "≤": "$\\leq$",
+    "≈": "$\\approx$",
+    "→": "$\\rightarrow$",
+    "←": "$\\leftarrow$",
+    "…": "\\dots{}",
+    "π": "$\\pi$",
+    "ω": "$\\omega$",
+    "θ": "$\\theta$",
+    "Δ": "$\\Delta$",
+    "²": "$^2$",
+    "[": "{[}",  # at the start of a row it would be an argument of the \\\\ before it
     "†": "\\textdagger{}",
     "‡": "\\textdaggerdbl{}",
     "↑": "$\\uparrow$",
@@ -102,6 +116,12 @@ def to_csv(table: TableText) -> str:
     text = io.StringIO()
     notes = [[note] for note in table.notes]
     csv.writer(text, lineterminator="\n").writerows([table.headings, *table.rows, *table.below, *notes])
+    return text.getvalue()
+
+
+def csv_row(*cells: str) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
 
 

@@ -20,8 +20,8 @@ class MapPicture:
     movements: np.ndarray  # (vocab, 2) Δ_in of every token
     token_names: Sequence[str]
     action_ids: Sequence[int]
-    truth: np.ndarray  # (T, 2) where the walk really is
-    integrated: np.ndarray  # (T, 2) where the model believes it is, in the same basis
+    truth: np.ndarray  # (T + 1, 2) where the walk really is: at its start, then after each step
+    integrated: np.ndarray  # (T + 1, 2) where the model believes it is, in the same basis
     explained: float  # share of the variance of truth that the alignment explains
 
 

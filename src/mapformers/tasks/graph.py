@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import UserError, require
+from mapformers.stages import doing
 from mapformers.tasks.graph_world import GraphWorld, find_world, is_networkx, is_world_file
 from mapformers.tasks.task import Batch, Metric, register_task, require_names
 from mapformers.tasks.walk import WalkTask, choice, contents, object_names
@@ -49,7 +50,10 @@ class GraphSettings:
         require_names("n_objects", self.n_objects)
         require(0 <= self.p_empty <= 1, f"p_empty is a probability between 0 and 1, not {self.p_empty}.")
         if is_world_file(self.world):
-            with contextlib.suppress(UserError):  # a bad file is refused when the task is built
+            with (
+                doing("reading the world"),
+                contextlib.suppress(UserError),
+            ):  # a bad file is refused when the task is built
                 object.__setattr__(self, "world", find_world(self.world).to_json())
 
     @classmethod
@@ -70,6 +74,7 @@ class Graph(WalkTask[GraphSettings]):
     the first visit. Worlds with fixed observations therefore have a second metric, ``accuracy_first_visits``.
     """
 
+    @doing("building the world")  # one of a million nodes takes a while
     def __init__(self, settings: GraphSettings):
         super().__init__(settings)
         self.world = world = find_world(settings.world)

@@ -15,16 +15,17 @@ from torch import nn
 from mapformers.errors import UserError, require
 from mapformers.evaluation import check_logits, evaluate, evaluate_splits
 from mapformers.files import write_json
+from mapformers.progress import StageDisplay, TrainingProgress
 from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.provenance import provenance
 from mapformers.seeding import generator
 from mapformers.signals import Requests, noted
+from mapformers.stages import watched_by
 from mapformers.tasks import Batch, Metric
 from mapformers.training.backend import describe, is_main_process, start, tracking
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
-from mapformers.training.progress import TrainingProgress
 from mapformers.training.zero_mean import zero_mean_movement
 
 
@@ -131,7 +132,8 @@ class Trainer:
             if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
                 self._save()
             there = self.folder.whole_result(self.step, self.task.splits) if began == self.step else None
-            result = [(there or self._measure(requests)) if self.is_main else {}]
+            with watched_by(StageDisplay(self.console)):
+                result = [(there or self._measure(requests)) if self.is_main else {}]
             if self.accelerator.num_processes > 1:
                 broadcast_object_list(result)
             if not result[0]:

@@ -7,7 +7,7 @@ from typing import Any
 from mapformers import players
 from mapformers.evaluation.aggregate import Summary
 from mapformers.recipes.recipe import Recipe
-from mapformers.recipes.record import lines_run, runs_of, summaries
+from mapformers.recipes.record import lines_run, players_note, runs_of, summaries
 from mapformers.recipes.views.view import View, figure_text, spread
 from mapformers.reports.marks import against, footnotes, marked
 from mapformers.reports.table import Table
@@ -51,7 +51,8 @@ class TableView(View):
             for name, scores in record.get("players", {}).get(world, {}).items()
         ]
         title = f"{recipe.name}, {world}: {recipe.metric}{', ours (paper)' if recipe.paper else ''}"
-        notes = footnotes([text for row in rows for text in row])
+        note = players_note(record, world)
+        notes = [*footnotes([text for row in rows for text in row]), *([note] if note else [])]
         return Table(title, self._headings(recipe, world), rows, below, notes)
 
     def other_metric(self, recipe: Recipe, record: Mapping[str, Any], world: str, metric: str) -> Table:
