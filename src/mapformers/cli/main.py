@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "reproduce": ("reproduce", "main", "run the rows of a table of the paper"),
     "report": ("report", "main", "print a table of the paper beside ours"),
     "collect": ("collect", "main", "rebuild a table's record from run folders"),
+    "confirm": ("confirm", "main", "keep recorded runs after a change that changes nothing they compute"),
     "bench": ("bench", "main", "throughput of every layer on this machine"),
 }
 

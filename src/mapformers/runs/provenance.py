@@ -79,7 +79,7 @@ def _git(*words: str) -> str:
 
 
 def freshness(record: Mapping[str, Any]) -> Freshness:
-    """Whether a measured run or benchmark is of the sources as they are now.
+    """Whether a measured run or benchmark is of the sources as they are now, or was confirmed with them.
 
     "unrecorded": it was measured before sources were recorded.
     """
@@ -90,7 +90,7 @@ def freshness(record: Mapping[str, Any]) -> Freshness:
         now = library_hash() if "benchmark" in record else sources_hash(record["config"])
     except (UserError, LookupError):
         return "changed"  # a layer or task that is no longer there
-    return "current" if recorded == now else "changed"
+    return "current" if now in (recorded, record.get("confirmed", {}).get("sources")) else "changed"
 
 
 def is_stale(record: Mapping[str, Any]) -> bool:
