@@ -8,16 +8,22 @@ Weights, the optimiser's moments, metrics.jsonl and result.json must be the same
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from mapformers.cli.main import main as mapformers
+
+# A process of this kind is forked from a server that has loaded torch but never used it: it starts at once.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["mapformers.cli.train"])
 TIMES = {"sequences_per_second", "seconds"}
 SETTINGS = {
     "--scale": "smoke", "--steps": 32, "--d-model": 32, "--batch-size": 16, "--checkpoint-every": 20, "--log-every": 1,
@@ -27,9 +33,30 @@ SETTINGS = {
 
 def command(folder: Path, asked: argparse.Namespace) -> list[str]:
     """The same command every time: it starts the run, or goes on with it."""
-    words = [sys.executable, "-m", "mapformers", "train", "--task", "navigation", "--model", asked.model]
+    words = ["train", "--task", "navigation", "--model", asked.model]
     words += [str(word) for pair in SETTINGS.items() for word in pair]
     return [*words, "--sequences", str(asked.steps * 16), "--out", str(folder), "--resume"]
+
+
+def start(line: list[str], log: Path) -> BaseProcess:
+    """`mapformers` in a process of its own; what it prints is in ``log``."""
+    process = SERVER.Process(target=run_command, args=(line, log), daemon=True)
+    process.start()
+    return process
+
+
+def run_command(line: list[str], log: Path) -> None:
+    with log.open("w", encoding="utf-8") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    sys.exit(mapformers(line))
+
+
+def finish(line: list[str], log: Path) -> None:
+    process = start(line, log)
+    process.join()
+    if process.exitcode != 0:
+        sys.exit(f"It ended with {process.exitcode}: {log.read_text(encoding='utf-8')[-500:]}")
 
 
 def last_step(folder: Path) -> int:
@@ -43,18 +70,16 @@ def saved_step(folder: Path) -> int:
     return max((int(path.name.removeprefix("step-")) for path in folder.glob("checkpoints/step-*")), default=0)
 
 
-def kill_after(folder: Path, asked: argparse.Namespace, step: int, wait: float) -> str:
+def kill_after(folder: Path, asked: argparse.Namespace, step: int, wait: float, log: Path) -> str:
     """Start or go on, kill -9 a moment after a step, and say where that was."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command(folder, asked), env=environment, stderr=subprocess.PIPE)
-    while last_step(folder) < step and process.poll() is None:
+    process = start(command(folder, asked), log)
+    while last_step(folder) < step and process.is_alive():
         time.sleep(0.002)
     time.sleep(wait)
-    process.send_signal(signal.SIGKILL)
-    code = process.wait()
-    if code != -signal.SIGKILL:
-        assert process.stderr is not None
-        sys.exit(f"It ended by itself with {code}: {process.stderr.read().decode()[-500:]}")
+    process.kill()
+    process.join()
+    if process.exitcode != -signal.SIGKILL:
+        sys.exit(f"It ended by itself with {process.exitcode}: {log.read_text(encoding='utf-8')[-500:]}")
     return f"at step {last_step(folder)}, checkpoint {saved_step(folder)}"
 
 
@@ -74,19 +99,17 @@ def outcome(folder: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--model", default="mapwm")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     asked = parser.parse_args()
     chance = random.Random(asked.seed)
     with tempfile.TemporaryDirectory() as place:
-        whole, killed = Path(place) / "whole", Path(place) / "killed"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
-        subprocess.run(command(whole, asked), check=True, **quiet)
+        whole, killed, log = (Path(place) / name for name in ("whole", "killed", "log"))
+        finish(command(whole, asked), log)
         for number, step in enumerate(sorted(chance.sample(range(asked.steps - 5), asked.kills)), start=1):
-            print(f"kill {number}: {kill_after(killed, asked, step, 0.1 * chance.random())}", flush=True)
-        subprocess.run(command(killed, asked), check=True, **quiet)
+            print(f"kill {number}: {kill_after(killed, asked, step, 0.1 * chance.random(), log)}", flush=True)
+        finish(command(killed, asked), log)
         ours, theirs = outcome(killed), outcome(whole)
         differing = [name for name in ours if ours[name] != theirs[name]]
         if differing:
