@@ -116,8 +116,7 @@ def _raised(signum: int) -> KeyboardInterrupt:
 
 
 def _answer(handlers: dict[signal.Signals, Any]) -> dict[signal.Signals, Any]:
-    """Install handlers and return those before. Only the main thread can; a signal that was to be ignored stays so."""
+    """Install handlers and return those before; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    heeded = {number: new for number, new in handlers.items() if signal.getsignal(number) is not signal.SIG_IGN}
-    return {number: signal.signal(number, new) or signal.SIG_DFL for number, new in heeded.items()}
+    return {number: signal.signal(number, new) or signal.SIG_DFL for number, new in handlers.items()}
