@@ -35,7 +35,7 @@ TABLE2 = register_recipe(
             Row("RoPE (4L)", "rope", DEEP, at_cpu=rate(1e-3)),
             Row("TAPE (1L)", "tape", at_cpu=rate(1e-3)),
             Row("TAPE (4L)", "tape", DEEP, at_cpu=rate(1e-3)),
-            Row("CoPE (1L)", "cope"),
+            Row("CoPE (1L)", "cope", at_cpu=rate(1e-3)),
             Row("CoPE (4L)", "cope", DEEP, at_cpu=rate(1e-3)),
             Row("PathAtt (1L)", "path"),
             Row("MapWM-r1", "mapwm", {"rank": 1}),
