@@ -24,7 +24,7 @@ DIMS = register_recipe(
         at_cpu={"5D": LONGER},
         rows=(
             Row("RoPE (1L)", "rope", at_cpu=rate(1e-3)),
-            Row("CoPE (1L)", "cope"),
+            Row("CoPE (1L)", "cope", at_cpu=rate(1e-3)),
             Row("MapWM", "mapwm"),
             Row("MapEM-os", "mapem"),
             Row("MapEM-s", "mapem", {"attend": "s"}),
