@@ -189,8 +189,6 @@ MORE_CASES = [
     ),
     ("train --resume", "Say which run goes on: --resume --out RUN_DIR, or its --task and --model"),
     ("train --resume --model mapwm", "Say which run goes on: --resume --out RUN_DIR, or its --task and --model"),
-    ("train --resume --out nowhere", "nowhere is not a run folder: it has no config.json; give the folder that"),
-    ("train --resume --out ''", ". is not a run folder: it has no config.json; give the folder that `train`"),
     ("train --task navigation --model mapwm --threads 1.5", "--threads takes a whole number, not '1.5'."),
     ("train --task navigation --model mapwm --head-dim x", "--head-dim takes a whole number, not 'x'."),
     # show
@@ -223,7 +221,7 @@ MORE_CASES = [
     ("demo --json", "Unrecognized options: --json; see `mapformers demo --help`."),
     ("demo --scale huge", "Expected one of ('smoke', 'cpu')"),
     ("demo --seed 1.5", "--seed takes a whole number, not '1.5'."),
-    ("demo --out ''", "--out needs the name of a folder for the demo, such as runs/demo."),
+    ("demo --out ''", "--out needs the name of a folder, but got an empty one; . is the current folder."),
     ("demo --out .", "--out needs the name of a folder for the demo, such as runs/demo."),
     # bench
     ("bench --threads 0", "--threads must be at least 1, not 0."),
@@ -293,6 +291,6 @@ MORE_CASES = [
     # no command
     ("--import nowhere.py list", "nowhere.py cannot be imported: There is no file "),
     ("--import", "--import needs a Python file or a module."),
-    ("--jsn", "There is no command named '--jsn'; choose one of: bench, collect, demo,"),
-    ("''", "There is no command named ''; choose one of: bench, collect, demo, eval,"),
+    ("--jsn", "There is no command named '--jsn'; choose one of: bench, collect, confirm, demo,"),
+    ("''", "There is no command named ''; choose one of: bench, collect, confirm, demo, eval,"),
 ]

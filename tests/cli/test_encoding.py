@@ -40,4 +40,4 @@ def test_a_world_with_umlauts_under_a_locale_without_them(tmp_path):
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
     run = mf.load(folder)
     assert run.task.settings.world.count("Küche") == 5 and "Töpfe" in run.task.token_names
-    assert "--world küche.json" in run.result["command"].replace("'", "")
+    assert "küche.json" in run.result["command"]

@@ -286,7 +286,7 @@ def test_a_run_keeps_the_world_and_not_the_path(tmp_path, monkeypatch, capsys):
     Path("world.json").write_text(json.dumps(changed(start="bath")))
     capsys.readouterr()
     assert main(shlex.split(f"{line} --resume")) == 2
-    assert "was started with other settings" in capsys.readouterr().err
+    assert "was started with another --world; resume it with" in capsys.readouterr().err
 
 
 def test_shipped_worlds_stay_names_and_a_file_of_that_name_needs_a_path(tmp_path, monkeypatch):

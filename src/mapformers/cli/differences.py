@@ -5,18 +5,21 @@ from typing import Any
 
 from mapformers.runs.config import RunConfig
 
+LONGEST = 80  # a world written out in full is no help in a sentence
+
 
 def differences(started: RunConfig, asked: RunConfig) -> str:
     """``--batch-size 8 (not 16) and --lr 0.001 (not 0.003)``; empty where the two are the same run."""
     before, now = _flat(started.to_dict()), _flat(asked.to_dict())
     if before.get("n_layers") != now.get("n_layers"):
         before, now = ({"n_layers": each.get("n_layers")} for each in (before, now))
-    found = {
-        f"{_option(name)} {before.get(name)} (not {now.get(name)})": None
-        for name in {**before, **now}
-        if before.get(name) != now.get(name)
-    }
-    return " and ".join(found)
+    differ = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return " and ".join(dict.fromkeys(_in_words(_option(name), before.get(name), now.get(name)) for name in differ))
+
+
+def _in_words(option: str, before: Any, now: Any) -> str:
+    whole = f"{option} {before} (not {now})"
+    return whole if len(whole) <= LONGEST and "\n" not in whole else f"another {option}"
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
