@@ -38,13 +38,23 @@ def test_a_run_that_agrees_is_of_the_new_sources_too(measured, capsys):
 
 def test_a_run_that_differs_in_the_last_digit_stays_old(measured, capsys):
     record = json.loads(measured.read_text())
-    point = record["runs"][0]["curve"][0]
-    point["accuracy"] = (point["accuracy"] or 0.5) * (1 + 2**-50)
+    for point in record["runs"][0]["curve"]:
+        point["accuracy"] = (point["accuracy"] or 0.5) * (1 + 2**-50)
     measured.write_text(json.dumps(record))
     assert main(["confirm", "mini"]) == 1
     printed = capsys.readouterr().out
     assert "1 of 2 runs" in printed and "recorded 0." in printed
     assert [provenance.freshness(run) for run in runs(measured)] == ["changed", "current"]
+
+
+def test_a_figure_of_zero_tells_nothing(measured, capsys):
+    """Both runs are compared where their figure is neither 0 nor 1, if there is such a point."""
+    curves = [
+        [point for point in run["curve"] if point["accuracy"] not in (0, 1)] or run["curve"] for run in runs(measured)
+    ]
+    assert main(["confirm", "mini"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"after {curve[0]['sequences']} sequences" in printed for curve in curves)
 
 
 def test_what_cannot_be_compared_is_said(measured, capsys):

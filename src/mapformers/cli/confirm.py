@@ -19,8 +19,8 @@ DESCRIPTION = """Train the first part of recorded runs again whose sources have 
   mapformers confirm table2 --jobs 2
   mapformers confirm all
 
-A run that comes to the first point of its recorded curve with the same figure, to the last digit, counts as measured
-with the sources as they are now. The exit code is 1 if one does not.
+A run that comes to the first point of its recorded curve that is neither 0 nor 1 with the same figure, to the last
+digit, counts as measured with the sources as they are now. The exit code is 1 if one does not.
 """
 
 

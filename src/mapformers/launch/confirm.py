@@ -1,9 +1,9 @@
 """Confirm recorded runs whose sources have changed since: the first part of each is trained again, and must agree.
 
 A change to the sources marks every run that they decide as old, even if it changes nothing that is computed. A run is
-confirmed if it comes to the first point of its recorded curve with the same figure to the last digit: hundreds of steps
-of sampling, model, gradients, optimiser and evaluation then agree bit for bit. What only its end depends on, such as
-the settings of an OOD split, is not looked at.
+confirmed if it comes to the first telling point of its recorded curve, where the figure is neither 0 nor 1, with the
+same figure to the last digit: hundreds of steps of sampling, model, gradients, optimiser and evaluation then agree.
+What only its end depends on, such as the settings of an OOD split, is not looked at.
 """
 
 import multiprocessing
@@ -34,11 +34,8 @@ class Confirmation:
     sequences: int = 0
     metric: str = ""
     found: float | None = None
+    recorded: float | None = None
     fault: str = ""
-
-    @property
-    def recorded(self) -> float | None:
-        return self.run["curve"][0][self.metric] if self.metric else None
 
     @property
     def holds(self) -> bool:
@@ -62,13 +59,14 @@ def confirm(file: Path, record: Record, jobs: int = 1) -> Iterator[Confirmation]
 
 
 def compare(run: Mapping[str, Any]) -> Confirmation:
-    """Train a recorded run up to the first point of its curve."""
+    """Train a recorded run up to the first telling point of its curve."""
     if not run.get("curve"):
         return Confirmation(run, fault="its record has no learning curve.")
     torch.set_num_threads(run.get("hardware", {}).get("threads", 1))
-    point = dict(run["curve"][0])
-    sequences = point.pop("sequences")
-    metric = next(iter(point))
+    metric = next(name for name in run["curve"][0] if name != "sequences")
+    telling = (point for point in run["curve"] if point[metric] not in (0, 1, None))
+    point = next(telling, run["curve"][0])
+    sequences = point["sequences"]
     try:
         config = RunConfig.from_dict(run["config"])
         with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +74,7 @@ def compare(run: Mapping[str, Any]) -> Confirmation:
             found = trainer.measured_at(sequences // config.train.batch_size)
     except UserError as error:
         return Confirmation(run, fault=str(error))
-    return Confirmation(run, sequences, metric, found[metric])
+    return Confirmation(run, sequences, metric, found[metric], point[metric])
 
 
 def _in_processes(runs: Sequence[Mapping[str, Any]], jobs: int) -> Iterator[Confirmation]:
