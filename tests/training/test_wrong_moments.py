@@ -115,7 +115,9 @@ def test_weights_that_are_a_pickle_are_refused_too(stopped, tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "facts", [{"step": 5}, {"step": True}, {"step": -10}, {"seconds": -1}, {"untouched": 3}], ids=str
+    "facts",
+    [{"step": 5}, {"step": True}, {"step": -10}, {"seconds": -1}, {"seconds": 10**400}, {"untouched": 3}],
+    ids=str,
 )
 def test_a_manifest_of_another_step_is_a_damaged_checkpoint(stopped, tmp_path, facts):
     """The run then goes on from the one before it, and says so."""

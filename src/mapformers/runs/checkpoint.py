@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from mapformers.files import flush_folder, write_atomically, write_json
 from mapformers.runs import moments
 
 KEPT = 2  # checkpoints of a run
+FOREVER = 1e12  # seconds that no run takes
 WEIGHTS, OPTIMIZER, MANIFEST = "weights.safetensors", "optimizer.safetensors", "manifest.json"
 
 
@@ -168,7 +168,7 @@ def _fault(path: Path) -> str | None:
 def _is_of_step(facts: dict[str, Any], path: Path) -> bool:
     """Whether a manifest has the step that its folder is named after, and the seconds the run had taken by then."""
     step, seconds, untouched = facts["step"], facts["seconds"], facts.get("untouched", [])
-    numbers = type(step) is int and type(seconds) in (int, float) and math.isfinite(seconds) and seconds >= 0
+    numbers = type(step) is int and type(seconds) in (int, float) and 0 <= seconds < FOREVER
     words = isinstance(untouched, list) and all(isinstance(name, str) for name in untouched)
     return numbers and words and path.name == _path(path.parent, step).name
 
