@@ -4,12 +4,14 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from mapformers.launch.local import _fate
 
@@ -98,13 +100,14 @@ def test_the_row_that_the_document_adds_in_python(tmp_path):
     assert [(run["row"], run["world"]) for run in record["runs"]] == [("MapWM-r3", "2D")]
 
 
-def test_sigterm_lets_every_cell_save_and_ends_them_all(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_lets_every_cell_save_and_ends_them_all(tmp_path, number):
     process = start(plug_in(tmp_path, "long", 10**7, 10**6), tmp_path)
     try:
         wait_until(training(tmp_path, 2))
-        process.terminate()  # the process that was started alone, as a scheduler does
+        process.send_signal(number)  # to the process that was started alone, as a scheduler does
         _, err = process.communicate(timeout=60)
-        assert process.returncode == 143 and "the same command goes on where it was" in err
+        assert process.returncode == 128 + number and "the same command goes on where it was" in err
         logs = [path.read_text() for path in tmp_path.glob("runs/long/smoke/*/log.txt")]
         assert len(logs) == 2 and all("Stopped after step" in log for log in logs)
         assert len(list(tmp_path.glob("runs/long/smoke/*/checkpoints/step-*"))) == 2
