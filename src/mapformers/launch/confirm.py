@@ -8,7 +8,7 @@ What only its end depends on, such as the settings of an OOD split, is not looke
 
 import multiprocessing
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,8 @@ import torch
 from rich.console import Console
 
 from mapformers.errors import UserError
+from mapformers.recipes.measures import Curve
+from mapformers.recipes.recipe import RECIPES
 from mapformers.recipes.record import Record, key_of, line_of, update_record
 from mapformers.runs.config import RunConfig
 from mapformers.runs.folder import RunFolder
@@ -52,37 +54,37 @@ class Confirmation:
 def confirm(file: Path, record: Record, jobs: int = 1) -> Iterator[Confirmation]:
     """Compare every run of a record whose sources have changed; each that agrees is noted in the file at once."""
     old = [run for run in record["runs"] if is_stale(run)]
-    for confirmation in _in_processes(old, jobs):
+    for confirmation in _in_processes(partial(compare, RECIPES[record["recipe"]].curve), old, jobs):
         if confirmation.holds:
             update_record(file, partial(_with_confirmation, confirmation), record)
         yield confirmation
 
 
-def compare(run: Mapping[str, Any]) -> Confirmation:
+def compare(curve: Curve | None, run: Mapping[str, Any]) -> Confirmation:
     """Train a recorded run up to the first telling point of its curve."""
-    if not run.get("curve"):
+    points = [] if curve is None else curve.points(run)
+    if curve is None or not points:
         return Confirmation(run, fault="its record has no learning curve.")
     torch.set_num_threads(run.get("hardware", {}).get("threads", 1))
-    metric = next(name for name in run["curve"][0] if name != "sequences")
-    telling = (point for point in run["curve"] if point[metric] not in (0, 1, None))
-    point = next(telling, run["curve"][0])
-    sequences = point["sequences"]
+    sequences, recorded = next((point for point in points if point[1] not in (0, 1)), points[0])
     try:
         config = RunConfig.from_dict(run["config"])
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(config, RunFolder.create(Path(folder), config), Console(quiet=True))
-            found = trainer.measured_at(sequences // config.train.batch_size)
+            found = trainer.measured_at(int(sequences) // config.train.batch_size)
     except UserError as error:
         return Confirmation(run, fault=str(error))
-    return Confirmation(run, sequences, metric, found[metric], point[metric])
+    return Confirmation(run, int(sequences), curve.metric, found[curve.metric], recorded)
 
 
-def _in_processes(runs: Sequence[Mapping[str, Any]], jobs: int) -> Iterator[Confirmation]:
+def _in_processes(
+    look: Callable[[Mapping[str, Any]], Confirmation], runs: Sequence[Mapping[str, Any]], jobs: int
+) -> Iterator[Confirmation]:
     if jobs == 1:
-        yield from map(compare, runs)
+        yield from map(look, runs)
         return
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(compare, runs)
+        yield from pool.map(look, runs)
 
 
 def _with_confirmation(confirmation: Confirmation, record: Record) -> Record:
