@@ -7,17 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mapformers.errors import UserError
+from mapformers.errors import UserError, require
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write beside the target, flush to disk, then rename: a reader sees the old file or the new one."""
     part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)  # a full disk needs the room
+        raise
     flush_folder(path.parent)
 
 
@@ -43,6 +47,31 @@ def read_json(path: Path) -> Any:
         raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not readable JSON ({error}); restore it or start the run anew.") from None
+
+
+@contextmanager
+def hold_folder(path: Path, busy: str) -> Iterator[None]:
+    """Make a folder, and keep other processes out of it; the system lets go of it when this one ends, however it ends.
+
+    ``busy``: what to say if another process holds it, with {} for the folder.
+    """
+    from filelock import FileLock, Timeout
+
+    require(
+        not (path.exists() and not path.is_dir()), f"Cannot write to {path}: not a directory; choose another folder."
+    )
+    lock = FileLock(path / ".lock", blocking=False)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise UserError(busy.format(path)) from None
+    except OSError as error:
+        raise unusable("write to", path, error) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

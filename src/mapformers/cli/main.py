@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "reproduce": ("reproduce", "main", "run the rows of a table of the paper"),
     "report": ("report", "main", "print a table of the paper beside ours"),
     "collect": ("collect", "main", "rebuild a table's record from run folders"),
+    "lm": ("lm", "main", "language models: prepare text to train on"),
     "bench": ("bench", "main", "throughput of every layer on this machine"),
 }
 

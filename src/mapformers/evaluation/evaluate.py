@@ -47,9 +47,9 @@ def evaluate(
         batch_size = max(1, TOKENS_PER_BATCH * 64 // max(64, task.vocab_size) // length)
     scores: dict[str, list[Metric]] = {}
     with _evaluating(model):
-        for start in range(0, n_sequences, batch_size):
-            batch = task.sample(settings, min(batch_size, n_sequences - start), stream).to(device)
-            output = model(batch.tokens) if answer is None else answer(batch)
+        for sampled in task.evaluation_batches(settings, n_sequences, batch_size, stream):
+            batch = sampled.to(device)
+            output = batch.read_by(model) if answer is None else answer(batch)
             logits = check_logits(output, batch.tokens, task)
             found = task.score(logits, batch)
             if getattr(model, "streams", False):
@@ -58,7 +58,7 @@ def evaluate(
             for name, metric in found.items():
                 metric = Metric(math.nan, metric.count) if diverged else metric
                 scores.setdefault(name, []).append(metric)
-    return {name: Metric.join(parts) for name, parts in scores.items()}
+    return task.conclude({name: Metric.join(parts) for name, parts in scores.items()})
 
 
 @contextmanager

@@ -48,7 +48,6 @@ class Trainer:
         self.config, self.folder, self.title = config, folder, title
         self.console = (console or Console(stderr=True)) if is_main_process() else Console(quiet=True)
         self.task = config.build_task()
-        self.iid = self.task.split_settings("iid")
         self.model = config.build_model() if model is None else self._checked(model)
         self.optimizer = build_optimizer(self.model, config.train)
         self.accelerator = start(config.backend, folder.path)
@@ -67,12 +66,12 @@ class Trainer:
     def _checked(self, model: nn.Module) -> nn.Module:
         """A module of the user's own, once it has shown that it answers tokens with logits and can learn."""
         require(any(p.requires_grad for p in model.parameters()), "The model has no parameter that could be trained.")
-        batch = self.task.sample(self.iid, 1, generator(self.config.seed, "check"))
+        batch = self.task.sample("iid", 1, generator(self.config.seed, "check"))
         device, training = next(model.parameters()).device, model.training
         model.eval()  # nothing that it counts or draws as it learns
         try:
             with torch.no_grad():
-                output = model(batch.tokens.to(device))
+                output = batch.to(device).read_by(model)
         except Exception as error:  # whatever a user's module may do
             raise UserError(f"The model cannot read tokens {tuple(batch.tokens.shape)}: {error}") from error
         finally:
@@ -169,7 +168,7 @@ class Trainer:
         loss, scores = 0.0, []
         for batch, weight in self._parts_of_batch():
             with self.accelerator.accumulate(self.parallel):
-                output = self.parallel(batch.tokens)
+                output = batch.read_by(self.parallel)
                 logits = getattr(output, "logits", output)
                 part = self.task.loss(logits, batch) * weight if weight else 0.0 * logits.sum()
                 self.accelerator.backward(part)
@@ -195,8 +194,8 @@ class Trainer:
         first = self.accelerator.process_index * backend.accumulate
         batches = []
         for part in range(first, first + backend.accumulate):
-            stream = generator(self.config.seed, "train", self.step)
-            batches.append(self.task.sample(self.iid, train.batch_size, stream, part=(part, self.parts)))
+            here = (part, self.parts)
+            batches.append(self.task.training_batch(train.batch_size, self.config.seed, self.step, here))
         if self.parts == 1:
             yield batches[0].to(self.accelerator.device), 1.0
             return
@@ -229,9 +228,10 @@ class Trainer:
     def _evaluate(self) -> None:
         if self.is_main:
             train, seed = self.config.train, self.config.seed + 1
-            scores = evaluate(self.model, self.task, self.iid, n_sequences=train.eval_sequences, seed=seed)
+            split = self.task.watched_split
+            scores = evaluate(self.model, self.task, split, n_sequences=train.eval_sequences, seed=seed)
             figures = {name: float(value) for name, value in scores.items()}
-            self._write({"step": self.step, "split": "iid", **figures, "seconds": round(self._elapsed(), 1)}, "iid")
+            self._write({"step": self.step, "split": split, **figures, "seconds": round(self._elapsed(), 1)}, split)
 
     def _write(self, record: dict[str, Any], where: str) -> None:
         """One line of metrics.jsonl, and the same to the trackers."""

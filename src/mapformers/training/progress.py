@@ -19,9 +19,8 @@ class TrainingProgress:
         self.started = self.last_line = time.monotonic()
         self.bar: Progress | None = None
         if console.is_terminal:
-            figures = TextColumn(
-                "loss {task.fields[loss]} · {task.fields[metric]} {task.fields[score]} · {task.fields[speed]} seq/s"
-            )
+            score = "" if metric == "loss" else "· {task.fields[metric]} {task.fields[score]} "
+            figures = TextColumn("loss {task.fields[loss]} " + score + "· {task.fields[speed]} seq/s")
             self.bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
@@ -61,8 +60,9 @@ class TrainingProgress:
         if now - self.last_line >= LINE_EVERY or step == self.steps:
             self.last_line = now
             left = (self.steps - step) * self.batch_size / max(1e-9, self.speed)
+            figure = "" if self.metric == "loss" else f"{self.metric} {score:.3f}, "
             self.console.print(
-                f"{self.title}: step {step}/{self.steps}, loss {loss:.3f}, {self.metric} {score:.3f}, "
+                f"{self.title}: step {step}/{self.steps}, loss {loss:.3f}, {figure}"
                 f"{self.speed:.0f} seq/s, {int(left) // 60}:{int(left) % 60:02d} left",
                 highlight=False,
                 soft_wrap=True,
