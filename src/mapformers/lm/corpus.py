@@ -1,4 +1,4 @@
-"""`Corpus`: a prepared folder, memory-mapped. Nothing is read before it is asked for."""
+"""A prepared folder, memory-mapped: nothing is read before it is asked for."""
 
 import hashlib
 from collections.abc import Iterator, Sequence

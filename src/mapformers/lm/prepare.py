@@ -1,4 +1,4 @@
-"""`prepare`: text from a source into token shards, once; stopped at any moment, it goes on after the last whole shard.
+"""Text from a source into token shards, once; stopped at any moment, it goes on after the last whole shard.
 
 Documents are read in the order of the source, those of --val-from and --long-from first. The content of every shard is
 a function of the documents, the tokenizer and the settings, so an interrupted preparation ends with the same bytes.
@@ -160,7 +160,7 @@ class Preparation:
         sources = {"source": self.source, **self.held_out}
         return {
             **{name: describe(source) for name, source in sources.items()},
-            "share": settings.val,
+            "share": float(settings.val),
             "tokenizer": f"bpe:{vocabulary_of(spec)}" if self.own_tokenizer is None else spec,
             "shard_tokens": settings.shard_tokens,
         }

@@ -97,6 +97,7 @@ class Text(Task[TextSettings]):
             corpus.manifest.checksum() == expected or not expected,
             f"{data} holds other data than those this run was started with; prepare them as they were.",
         )
+        _text_for(corpus, self.settings)  # refused here, and not when a run has begun
         return corpus
 
     @cached_property
@@ -117,18 +118,7 @@ class Text(Task[TextSettings]):
 
     def text_of(self, settings: TextSettings) -> TokenText:
         """The tokens of a split; refused if they are too few for one window."""
-        known = self.corpus.texts
-        require(
-            settings.portion in known,
-            f"{settings.data} has no text {settings.portion!r}, only {', '.join(known)}; prepare it with one.",
-        )
-        text = known[settings.portion]
-        require(
-            len(text) > settings.context,
-            f"A context of {settings.context} needs {settings.context + 1} tokens, but {settings.portion} of "
-            f"{settings.data} has {len(text)}; choose a smaller --context or more text.",
-        )
-        return text
+        return _text_for(self.corpus, settings)
 
     def numbers_per_sequence(self, settings: TextSettings) -> int:
         """Where the window begins."""
@@ -235,6 +225,18 @@ class Text(Task[TextSettings]):
         sequence = [*batch.tokens[0].tolist(), int(batch.targets[0, -1])]
         where = f"{self.split_settings(split).portion}, from token {int(batch.info['start'][0]):,} on:"
         return f"{where}\n\n{self.corpus.tokenizer.decode(sequence)}"
+
+
+def _text_for(corpus: Corpus, settings: TextSettings) -> TokenText:
+    portion, context = settings.portion, settings.context
+    known = corpus.texts
+    require(portion in known, f"{corpus.folder} has no text {portion!r}, only {', '.join(known)}; prepare it with one.")
+    require(
+        len(known[portion]) > context,
+        f"A context of {context} needs {context + 1} tokens, but {portion} of {corpus.folder} has "
+        f"{len(known[portion])}; choose a smaller --context or more text.",
+    )
+    return known[portion]
 
 
 def _key(seed: int, purpose: str, epoch: int) -> int:

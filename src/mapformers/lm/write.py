@@ -86,12 +86,16 @@ class ShardWriter:
         """The documents with their ids, many at once so that all processors have work."""
         waiting: list[tuple[str, str, str]] = []
         size = 0
-        for document in documents:
-            waiting.append(document)
-            size += len(document[1])
-            if size >= TEXT_AT_ONCE or len(waiting) >= TEXT_AT_ONCE // 64:
-                yield from self._encode(waiting)
-                waiting, size = [], 0
+        try:
+            for document in documents:
+                waiting.append(document)
+                size += len(document[1])
+                if size >= TEXT_AT_ONCE or len(waiting) >= TEXT_AT_ONCE // 64:
+                    yield from self._encode(waiting)
+                    waiting, size = [], 0
+        except UserError:  # one that cannot be read: those before it are finished first
+            yield from self._encode(waiting)
+            raise
         yield from self._encode(waiting)
 
     def _encode(self, documents: list[tuple[str, str, str]]) -> Iterator[tuple[str, str, str, Ids]]:
