@@ -95,7 +95,7 @@ def test_other_sources_for_validation_and_long_contexts_share_nothing_with_train
     held_out = {"val_from": str(tmp_path / "val"), "long_from": str(tmp_path / "long")}
     corpus = prepare(texts, tmp_path / "data", **held_out, **BYTES)
     sets = {split: set(documents(corpus, split)) for split in corpus.texts}
-    assert {split: len(found) for split, found in sets.items()} == {"train": 7, "long": 1, "val": 2}
+    assert {split: len(found) for split, found in sets.items()} == {"train": 7, "val": 2, "long": 1}
     assert not (sets["train"] & sets["val"] or sets["train"] & sets["long"] or sets["val"] & sets["long"])
     assert corpus.manifest.left_out == [
         ("long04.txt", "is also in val"), ("03.txt", "is also in val"), ("04.txt", "is also in val"),

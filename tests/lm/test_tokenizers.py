@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from helpers import words
 from mapformers import UserError
 from mapformers.lm.gpt2 import CHECKSUMS, PACKAGE, gpt2
-from mapformers.lm.prepare import find_tokenizer, vocabulary_of
+from mapformers.lm.preparation import find_tokenizer, vocabulary_of
 from mapformers.lm.tokenizer import (
     SEPARATOR,
     ByteTokenizer,

@@ -12,8 +12,8 @@ from rich.console import Console
 from mapformers.cli.parse import parse
 from mapformers.errors import UserError
 from mapformers.lm.corpus import Corpus
-from mapformers.lm.prepare import PrepareSettings
-from mapformers.lm.prepare import prepare as prepare_text
+from mapformers.lm.preparation import PrepareSettings
+from mapformers.lm.preparation import prepare as prepare_text
 from mapformers.reports.table import Table
 
 PREPARE = """Turn text into token shards, which `--task text --data FOLDER` trains on.

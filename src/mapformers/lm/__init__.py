@@ -4,7 +4,7 @@ source → documents → tokenizer → shards and manifest → `Corpus` → wind
 """
 
 from mapformers.lm.corpus import Corpus, TokenText
-from mapformers.lm.prepare import PrepareSettings, prepare
+from mapformers.lm.preparation import PrepareSettings, prepare
 from mapformers.lm.tokenizer import Tokenizer
 
 __all__ = ["Corpus", "PrepareSettings", "TokenText", "Tokenizer", "prepare"]

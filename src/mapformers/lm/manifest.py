@@ -15,6 +15,7 @@ from mapformers.files import read_json, write_json
 
 FORMAT = 1
 NAME = "manifest.json"
+SPLITS = ("train", "val", "long")
 ID_TYPES = {"uint16": "<u2", "uint32": "<u4"}  # the numpy type of token ids, little-endian on every machine
 BORDER_TYPE = "<u8"
 
@@ -80,8 +81,8 @@ class Manifest:
         return self.rounds[-1].end if self.rounds else 0
 
     def totals(self) -> dict[str, dict[str, int]]:
-        """Tokens, documents and bytes of text of each split, train first."""
-        names = sorted({shard.split for shard in self.shards}, key=lambda name: (name != "train", name))
+        """Tokens, documents and bytes of text of each split."""
+        names = [name for name in SPLITS if any(shard.split == name for shard in self.shards)]
         counts = ("tokens", "documents", "text_bytes")
         return {
             name: {count: sum(getattr(s, count) for s in self.shards if s.split == name) for count in counts}

@@ -21,10 +21,10 @@ from mapformers.lm.documents import BrokenDocument, Document, Reading
 from mapformers.lm.gpt2 import gpt2
 from mapformers.lm.manifest import NAME, Manifest, Round, require_fit, smallest_id_type
 from mapformers.lm.progress import PrepareProgress
+from mapformers.lm.shard_writer import ShardWriter
 from mapformers.lm.sources import Source, describe, find_source
 from mapformers.lm.splits import SplitRule, content_hash, rule_for
 from mapformers.lm.tokenizer import ByteTokenizer, LibraryTokenizer, Tokenizer, from_path, train_bpe
-from mapformers.lm.write import ShardWriter
 
 TEXTS = ("source", "val", "long")
 DEFAULT_VOCABULARY = 4096
