@@ -211,6 +211,7 @@ def test_settings_that_cannot_be_are_refused_before_a_run_begins(data, tmp_path,
         "": "The task text needs a prepared text: --data FOLDER (see `mapformers lm prepare --help`).",
         f"--data {tmp_path}": "is not a prepared folder: it has no manifest.json",
         f"--data {data} --context 100000000": "A context of 100000000 needs 100000001 tokens, but train of",
+        f"--data {data} --context 10000": "A context of 10000 needs 10001 tokens, but val of",
         f"--data {data} --context 0": "context must be at least 1, not 0",
         f"--data {data} --portion long": "has no text 'long', only train, val; prepare it with one",
     }

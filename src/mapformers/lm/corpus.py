@@ -50,8 +50,10 @@ class Corpus:
         """Read when it is first used: training needs none."""
         if self.manifest.tokenizer["kind"] == "bytes":
             return ByteTokenizer()
-        content = (self.folder / "tokenizer.json").read_text("utf-8")
-        return LibraryTokenizer(content, self.manifest.tokenizer["kind"], self.separator)
+        path = self.folder / "tokenizer.json"
+        whole = path.is_file() and _sha256(path) == self.manifest.tokenizer["sha256"]
+        require(whole, f"{path} is missing or has changed since it was written; prepare {self.folder} anew.")
+        return LibraryTokenizer(path.read_text("utf-8"), self.manifest.tokenizer["kind"], self.separator)
 
     def faults(self) -> Iterator[str]:
         """Read everything, and say what is not as it was written: a sentence for every damaged file."""

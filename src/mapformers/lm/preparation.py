@@ -163,6 +163,7 @@ class Preparation:
             "share": float(settings.val),
             "tokenizer": f"bpe:{vocabulary_of(spec)}" if self.own_tokenizer is None else spec,
             "shard_tokens": settings.shard_tokens,
+            "id_type": settings.id_type,
         }
 
     def _start(self, tokenizer: Tokenizer, rule: SplitRule) -> Manifest:
@@ -183,17 +184,18 @@ class Preparation:
 
     def _rule(self, progress: PrepareProgress) -> tuple[int | None, SplitRule]:
         """The number of documents, where it can be known, and the rule of splitting."""
-        held_out = sum(1 for source in self.held_out.values() for _ in source.documents())
+        held_out = list(self.held_out.values())
+        known = all(source.countable for source in (self.source, *held_out))
+        others = sum(1 for source in held_out for _ in source.documents()) if known else 0
         if "val" in self.held_out or self.settings.val == 0:
-            counted = sum(1 for _ in self.source.documents()) if self.source.countable else None
-            return None if counted is None else counted + held_out, SplitRule()
+            return others + sum(1 for _ in self.source.documents()) if known else None, SplitRule()
         if not self.source.countable:
             return None, rule_for(None, self.settings.val)
         progress.say(f"Choosing the validation text of {self.source.name}.")
         counter = itertools.count()
         texts = (self._text(document) for document, _ in zip(self.source.documents(), counter))
         rule = rule_for(filter(str.strip, texts), self.settings.val)
-        return held_out + next(counter) * (2 if rule.cut else 1), rule
+        return others + next(counter) * (2 if rule.cut else 1) if known else None, rule
 
     def _train_bpe(self, rule: SplitRule, reserved: dict[int, str], progress: PrepareProgress) -> LibraryTokenizer:
         vocabulary = vocabulary_of(self.settings.tokenizer)
@@ -203,9 +205,11 @@ class Preparation:
     def _training_texts(self, rule: SplitRule, reserved: dict[int, str]) -> Iterator[str]:
         left = BPE_TEXT
         for _, text, split in self._sorted(0, rule, reserved):
-            if split == "train" and left > 0:
-                left -= len(text)
+            if split == "train":
                 yield text
+                left -= len(text)
+            if left <= 0:
+                return
 
     def _documents(self, start: int, rule: SplitRule) -> Iterator[Document]:
         number = 0

@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,8 @@ class Text(Task[TextSettings]):
             corpus.manifest.checksum() == expected or not expected,
             f"{data} holds other data than those this run was started with; prepare them as they were.",
         )
-        _text_for(corpus, self.settings)  # refused here, and not when a run has begun
+        for portion in (self.settings.portion, *corpus.texts):  # refused here, and not when a run has begun
+            _text_for(corpus, replace(self.settings, portion=portion))
         return corpus
 
     @cached_property
