@@ -145,7 +145,7 @@ class Task(ABC, Generic[Settings]):
 
         A task with a limited number of sequences overrides it, so as to give each of them once before any comes again.
         """
-        return self.sample(self.settings, batch_size, generator(seed, "train", step), part)
+        return self.sample(self.settings, batch_size, generator(seed, "train", step), part=part)
 
     def evaluation_batches(
         self,
