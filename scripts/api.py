@@ -36,9 +36,9 @@ FUNCTIONS = (
     "build_model", "build_task", "evaluate", "train", "resume", "load", "reproduce", "list_models", "list_tasks",
     "list_recipes", "import_plugins", "RunConfig.compose", "training.zero_mean_movement", "training.build_optimizer",
     "training.set_learning_rate", "evaluation.evaluate_grid", "evaluation.player_scores", "players.names",
-    "players.build", "analysis.token_movements", "analysis.walked_path", "analysis.align",
+    "players.build", "lm.prepare", "analysis.token_movements", "analysis.walked_path", "analysis.align",
 )  # fmt: skip
-CLASSES = ("Decoder", "Task", "Batch", "Metric", "Run", "RunConfig", "UserError")
+CLASSES = ("Decoder", "Task", "Batch", "Metric", "Run", "RunConfig", "lm.Corpus", "lm.TokenText", "UserError")
 
 
 def field_docs(options: type) -> dict[str, str]:

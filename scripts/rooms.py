@@ -14,7 +14,7 @@ SOURCE = PROJECT / "src" / "mapformers"
 FLOOR = ("errors", "files", "modes", "seeding", "config", "registry", "plugins", "signals", "stages", "progress")
 # From the floor up: a room may import those before it.
 ROOMS = (
-    "floor", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training",
+    "floor", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training", "lm",
     "analysis", "reports", "recipes", "launch", "benchmarks", "cli",
 )  # fmt: skip
 

@@ -1,18 +1,25 @@
 """What several test files share: every registered model, random weights, and rows of documents and padding."""
 
+import atexit
+import random
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 from torch import Tensor
 
-from mapformers import build_model
+from mapformers import build_model, build_task
 from mapformers.model import Decoder
 from mapformers.modules.context import Context
 from mapformers.modules.layer import LAYERS
+from mapformers.tasks import Task
 
 VOCAB = 11
 SIZES = {"vocab_size": VOCAB, "d_model": 16, "n_heads": 2, "n_layers": 2}
@@ -54,6 +61,36 @@ def randomize(model: Decoder, seed: int = 0) -> Decoder:
             drawn = 0.4 * torch.randn(parameter.shape, generator=g)
             parameter.copy_(0.3 + drawn.abs() if name.endswith("omega") else drawn)
     return model
+
+
+def words(n: int, seed: int = 0) -> str:
+    """A text of n words, made of 40 different ones."""
+    chance = random.Random(seed)
+    return " ".join(f"word{chance.randrange(40)}" for _ in range(n))
+
+
+@cache
+def tiny_corpus() -> str:
+    """A prepared folder of bytes, for tasks that need one; gone when the tests end."""
+    from mapformers.lm import prepare
+
+    place = Path(tempfile.mkdtemp(prefix="mapformers-tests-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    (place / "texts").mkdir()
+    for number in range(12):
+        (place / "texts" / f"{number}.txt").write_text(words(300, seed=number))
+    prepare(place / "texts", place / "data", tokenizer="bytes", val=0.2, console=Console(quiet=True))
+    return str(place / "data")
+
+
+def needed(task: str) -> dict[str, Any]:
+    """The settings without which a task cannot be sampled."""
+    return {"data": tiny_corpus()} if task == "text" else {}
+
+
+def any_task(name: str) -> Task[Any]:
+    """A task of the registry, whether or not it needs data."""
+    return build_task(name, **needed(name))
 
 
 def draw_tokens(*shape: int, seed: int = 0) -> Tensor:

@@ -37,7 +37,7 @@ CHANGES = ("open", "os.mkdir", "os.fsync", "os.rename", "os.remove", "os.rmdir")
 
 # A process of this kind is forked from a server that has loaded torch but never used it: it starts at once.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["mapformers.cli.train"])
+SERVER.set_forkserver_preload(["mapformers.cli.train", "mapformers.cli.lm_data"])
 
 
 def quiet() -> Console:

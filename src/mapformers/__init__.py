@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from mapformers import analysis, evaluation, layers, lie, players, seeding, training
+    from mapformers import analysis, evaluation, layers, lie, lm, players, seeding, training
     from mapformers.errors import UserError
     from mapformers.evaluation.evaluate import evaluate
     from mapformers.launch.reproduce import reproduce
@@ -51,6 +51,7 @@ _ROOMS = (
     "launch",
     "layers",
     "lie",
+    "lm",
     "modules",
     "ops",
     "players",
@@ -82,6 +83,7 @@ __all__ = [
     "list_models",
     "list_recipes",
     "list_tasks",
+    "lm",
     "load",
     "players",
     "reproduce",

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mapformers.errors import UserError
+from mapformers.errors import UserError, require
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -65,6 +65,31 @@ def read_json(path: Path) -> Any:
         raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
     except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number or a nesting beyond all bounds
         raise UserError(f"{path} is not readable JSON ({error}); restore it or start the run anew.") from None
+
+
+@contextmanager
+def hold_folder(path: Path, busy: str) -> Iterator[None]:
+    """Make a folder, and keep other processes out of it; the system lets go of it when this one ends, however it ends.
+
+    ``busy``: what to say if another process holds it.
+    """
+    from filelock import FileLock, Timeout
+
+    require(
+        not (path.exists() and not path.is_dir()), f"Cannot write to {path}: not a directory; choose another folder."
+    )
+    lock = FileLock(path / ".lock", blocking=False)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise UserError(busy) from None
+    except OSError as error:
+        raise unusable("write to", path, error) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

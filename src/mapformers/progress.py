@@ -59,15 +59,22 @@ class Figures:
         """
         steps, left = f"{self.step}/{self.steps}", "–" if math.isinf(self.left) else duration(self.left)
         loss, score, speed = _figure(self.loss, ".3f"), _figure(self.score, ".3f"), f"{self.speed:.0f}"
-        long = f"{steps} · loss {loss} · {metric} {score} · {speed} seq/s · {left} left"
-        short = f"{steps} · loss {loss} · {metric[:3]} {score} · {speed}/s · {left}"
-        yield from ((title, long), (title, short), ("", long), ("", short))
-        yield "", f"{steps} loss {loss} {metric[:3]} {score} {speed}/s {left}"
-        loss, score = _figure(self.loss, ".2f"), _figure(self.score, ".0%")
-        yield "", f"{steps} loss {loss} {score} {speed}/s {left}"
+        # Of a language model the loss is the score: it is said once.
+        score, brief, percent = (
+            ("", "", "")
+            if metric == "loss"
+            else (f"{metric} {score} · ", f"{metric[:3]} {score} ", f"{_figure(self.score, '.0%')} ")
+        )
+        yield title, f"{steps} · loss {loss} · {score}{speed} seq/s · {left} left"
+        yield title, f"{steps} · loss {loss} · {brief and brief + '· '}{speed}/s · {left}"
+        yield "", f"{steps} · loss {loss} · {score}{speed} seq/s · {left} left"
+        yield "", f"{steps} · loss {loss} · {brief and brief + '· '}{speed}/s · {left}"
+        yield "", f"{steps} loss {loss} {brief}{speed}/s {left}"
+        loss = _figure(self.loss, ".2f")
+        yield "", f"{steps} loss {loss} {percent}{speed}/s {left}"
         steps, speed = f"{short_number(self.step)}/{short_number(self.steps)}", short_number(self.speed)
-        yield "", f"{steps} loss {loss} {score} {speed}/s {left}"
-        yield "", f"{steps} {_figure(self.loss, '.2g')} {score} {speed}/s {left}"
+        yield "", f"{steps} loss {loss} {percent}{speed}/s {left}"
+        yield "", f"{steps} {_figure(self.loss, '.2g')} {percent}{speed}/s {left}"
 
 
 def _figure(value: float, form: str) -> str:
@@ -186,8 +193,9 @@ class TrainingProgress:
         now = time.monotonic()
         if not self.console.is_terminal and (now - self.last_line >= LINE_EVERY or step == self.steps):
             self.last_line = now
+            named = "" if self.metric == "loss" else f"{self.metric} {score:.3f}, "
             self.say(
-                f"{self.title}: step {step}/{self.steps}, loss {loss:.3f}, {self.metric} {score:.3f}, "
+                f"{self.title}: step {step}/{self.steps}, loss {loss:.3f}, {named}"
                 f"{self.speed:.0f} seq/s, {duration(self._figures().left)} left"
             )
 

@@ -27,10 +27,13 @@ class Listing(NamedTuple):
 
 
 class Registry(Generic[Entry]):
-    """Named entries of one kind (``"model"``, ``"task"``, ``"recipe"``): those of a room, then those of plug-ins."""
+    """Named entries of one kind (``"model"``, ``"task"``, ``"recipe"``): those of its rooms, then those of plug-ins.
 
-    def __init__(self, kind: str, room: str):
-        self.kind, self.room = kind, room
+    The first room gives the entry points of plug-ins their name.
+    """
+
+    def __init__(self, kind: str, *rooms: str):
+        self.kind, self.rooms = kind, rooms
         self._entries: dict[str, Entry] = {}
 
     def add(self, name: str, entry: Entry) -> None:
@@ -60,7 +63,8 @@ class Registry(Generic[Entry]):
 
     def is_own(self, name: str) -> bool:
         """Whether an entry is a file of the library, and not of a plug-in."""
-        return name in self._listed and self._listed[name].module.startswith(f"mapformers.{self.room}.")
+        homes = tuple(f"mapformers.{room}." for room in self.rooms)
+        return name in self._listed and self._listed[name].module.startswith(homes)
 
     def summary(self, name: str) -> str:
         """What a name stands for, in one line."""
@@ -73,24 +77,25 @@ class Registry(Generic[Entry]):
         return self._plugins() | self._files()
 
     def _files(self) -> dict[str, Listing]:
-        """The files and packages of the room that open with a name."""
+        """The files and packages of the rooms that open with a name."""
         listed = {}
-        folder = Path(__file__).parent / self.room
-        for path in [*folder.glob("*.py"), *folder.glob("*/__init__.py")]:
-            with path.open(encoding="utf-8") as file:
-                found = FIRST_LINE.match(file.readline().rstrip())
-            if found:
-                stem = path.parent.name if path.name == "__init__.py" else path.stem
-                listed[found[1]] = Listing(f"mapformers.{self.room}.{stem}", found[2])
+        for room in self.rooms:
+            folder = Path(__file__).parent / room
+            for path in [*folder.glob("*.py"), *folder.glob("*/__init__.py")]:
+                with path.open(encoding="utf-8") as file:
+                    found = FIRST_LINE.match(file.readline().rstrip())
+                if found:
+                    stem = path.parent.name if path.name == "__init__.py" else path.stem
+                    listed[found[1]] = Listing(f"mapformers.{room}.{stem}", found[2])
         return listed
 
     def _plugins(self) -> dict[str, Listing]:
-        points = metadata.entry_points(group=f"mapformers.{self.room}")
+        points = metadata.entry_points(group=f"mapformers.{self.rooms[0]}")
         return {point.name: Listing(point.module, f"of the plug-in {point.module}") for point in points}
 
 
 LAYERS: Registry[Any] = Registry("model", "layers")
-TASKS: Registry[Any] = Registry("task", "tasks")
+TASKS: Registry[Any] = Registry("task", "tasks", "lm")
 RECIPES: Registry[Any] = Registry("recipe", "recipes")
 
 

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import mapformers as mf
+from helpers import needed
 from mapformers.cli import demo as demo_command
 from mapformers.cli.main import COMMANDS, entry, main
 from mapformers.cli.train import Choice, Sizes, parse_train
@@ -172,7 +173,8 @@ def test_every_model_trains_from_the_command_line(run, scratch, model):
 def test_a_scale_is_the_tasks_own_and_budgets_grow(task):
     budgets = []
     for scale in ("smoke", "cpu", "paper"):
-        config = parse_train(["--task", task, "--model", "mapwm", "--scale", scale]).compose()
+        flags = [word for name, value in needed(task).items() for word in (f"--{name}", value)]
+        config = parse_train(["--task", task, "--model", "mapwm", "--scale", scale, *flags]).compose()
         assert config.train == TrainConfig(**mf.build_task(task).training(scale))
         budgets.append(config.train.sequences)
     assert budgets == sorted(set(budgets))

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import mapformers as mf
+from helpers import any_task
 from mapformers.evaluation import player_scores
 from mapformers.evaluation.aggregate import summarise
 from mapformers.seeding import generator
@@ -238,7 +239,7 @@ def test_parts_of_a_sequence_are_refused_in_one_sentence(task):
         task.sample("iid", 4, generator(0, "x"), part=(2, 2))
 
 
-@pytest.mark.parametrize("name", mf.list_tasks())
+@pytest.mark.parametrize("name", [name for name in mf.list_tasks() if "perfect" in mf.players.names(any_task(name))])
 def test_nan_scores_nothing_and_keeps_its_count(name):
     """One NaN in one batch: to argmax it is the largest, so such a model would score like one that works."""
     task = mf.build_task(name)
@@ -276,13 +277,13 @@ def test_batches_shrink_with_the_vocabulary_and_stay_as_they_are_up_to_64():
 
 
 def test_players_are_measured_with_every_result():
-    players_of = {name: mf.build_task(name).reference_players for name in mf.list_tasks()}
+    players_of = {name: any_task(name).reference_players for name in mf.list_tasks()}
     assert players_of["family-tree"] == ("logician",) and players_of["dyck"] == ("counting",)
     assert mf.build_task("family-tree", trees="fixed").reference_players == ("locator",)
     assert mf.build_task("dyck", loss="next-token").reference_players == ("counting", "bayes")
     assert mf.build_task("graph", start="random").reference_players == ("perfect", "best-lag")
     for name, players in players_of.items():
-        task = mf.build_task(name)
+        task = any_task(name)
         found = player_scores(task, ["iid"], n_sequences=3, seed=5)
         assert tuple(found) == players
         for player, splits in found.items():

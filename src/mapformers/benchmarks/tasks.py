@@ -27,7 +27,7 @@ def tasks(repeats: int = 10, batch_size: int = BATCH) -> list[Sampling]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return [_sampling(name, repeats, batch_size) for name in TASKS]
+        return [_sampling(name, repeats, batch_size) for name in TASKS if not TASKS[name].build.needs]
     finally:
         torch.set_num_threads(threads)
 

@@ -48,9 +48,9 @@ def evaluate(
         batch_size = max(1, TOKENS_PER_BATCH * 64 // max(64, task.vocab_size) // length)
     scores: dict[str, list[Metric]] = {}
     with in_eval_mode(model), doing(split if isinstance(split, str) else "measuring", n_sequences) as stage:
-        for start in range(0, n_sequences, batch_size):
-            batch = task.sample(settings, min(batch_size, n_sequences - start), stream).to(device)
-            output = model(batch.tokens) if answer is None else answer(batch)
+        for sampled in task.evaluation_batches(settings, n_sequences, batch_size, stream):
+            batch = sampled.to(device)
+            output = batch.read_by(model) if answer is None else answer(batch)
             logits = check_logits(output, batch.tokens, task)
             found = task.score(logits, batch)
             if getattr(model, "streams", False):
@@ -60,7 +60,7 @@ def evaluate(
                 metric = Metric(math.nan, metric.count) if diverged else metric
                 scores.setdefault(name, []).append(metric)
             stage.advance(len(batch.tokens))
-    return {name: Metric.join(parts) for name, parts in scores.items()}
+    return task.conclude({name: Metric.join(parts) for name, parts in scores.items()})
 
 
 def _device_of(model: Callable[[Tensor], Any]) -> torch.device:

@@ -51,7 +51,7 @@ class TrainConfig:
     log_every: int = 10
     """Steps between lines of metrics.jsonl."""
     eval_every: int = 100
-    """Steps between measurements on fresh iid sequences."""
+    """Steps between measurements on fresh sequences."""
     eval_sequences: int = 256
     """Sequences of each of those measurements."""
     final_sequences: int = 512

@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 from torch import nn
 
 from mapformers.errors import UserError, require
-from mapformers.files import clear_file_errors, errors_naming, read_json, unusable, write_atomically, write_json
+from mapformers.files import clear_file_errors, errors_naming, hold_folder, read_json, write_atomically, write_json
 from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig
 from mapformers.runs.metrics import read_metrics
@@ -81,20 +81,8 @@ class RunFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other runs out of the folder; the system lets go of it when the process ends, however it ends."""
-        lock = FileLock(self.path / ".lock", blocking=False)
-        is_file = self.path.exists() and not self.path.is_dir()
-        require(not is_file, f"Cannot write to {self.path}: not a directory; choose another folder.")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except Timeout:
-            raise UserError(self._in_use) from None
-        except OSError as error:
-            raise unusable("write to", self.path, error) from None
-        try:
+        with hold_folder(self.path, self._in_use):
             yield
-        finally:
-            lock.release()
 
     @property
     def _in_use(self) -> str:
@@ -175,5 +163,5 @@ def _are_scores(scores: Any) -> bool:
 
 
 def without_nan(value: Any) -> Any:
-    """JSON has no NaN: a mean over no cases is null."""
-    return None if isinstance(value, float) and math.isnan(value) else value
+    """JSON has no NaN and no infinity: a mean over no cases is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

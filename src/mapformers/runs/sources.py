@@ -17,7 +17,7 @@ from mapformers.runs.config import RunConfig
 from mapformers.runs.source_text import fingerprint
 
 PACKAGE = Path(__file__).resolve().parents[1]
-ROOMS = ("lie", "ops", "modules", "layers", "tasks", "training", "evaluation")
+ROOMS = ("lie", "ops", "modules", "layers", "tasks", "training", "evaluation", "lm")
 FILES = ("model.py", "model_config.py", "modes.py", "seeding.py")
 ROOTS = ("model", "training.loop", "training.optimizer", "training.zero_mean", "evaluation.evaluate")
 LIBRARY_ROOMS = ("lie", "ops", "modules", "layers")  # what a benchmark of speed or memory depends on

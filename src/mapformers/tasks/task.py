@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Generic, TypeVar
@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from mapformers import registry
 from mapformers.config import from_dict, to_dict
 from mapformers.errors import UserError, require, unknown
+from mapformers.seeding import generator
 
 MAX_UNIFORM_NUMBERS = 2**27  # in one batch; a batch takes about 50 bytes of memory for each of them
 MAX_TOKENS_OF_A_KIND = 10**6  # such as objects or names
@@ -34,8 +35,8 @@ class Metric(float):
         return float(self), self.count
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: the value (None if it is NaN) and the count."""
-        return {"value": None if math.isnan(self) else float(self), "count": self.count}
+        """Plain data: the value (None if it is no finite number) and the count."""
+        return {"value": float(self) if math.isfinite(self) else None, "count": self.count}
 
     @classmethod
     def fraction(cls, right: Tensor, counted: Tensor) -> "Metric":
@@ -58,6 +59,7 @@ class Batch:
     ``loss_mask``   (B, L) bool: the model learns from this target.
     ``score_mask``  (B, L) bool: this target is scored.
     ``info``        the ground truth by name, for players and analysis.
+    ``reset``       (B, L) bool: a new document begins here, and the model starts a new map; None: one in each row.
     """
 
     tokens: Tensor
@@ -65,11 +67,17 @@ class Batch:
     loss_mask: Tensor
     score_mask: Tensor
     info: dict[str, Tensor] = field(default_factory=dict)
+    reset: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device; ``info`` stays where it is."""
         moved = {name: getattr(self, name).to(device) for name in ("tokens", "targets", "loss_mask", "score_mask")}
-        return dataclasses.replace(self, **moved)
+        reset = None if self.reset is None else self.reset.to(device)
+        return dataclasses.replace(self, **moved, reset=reset)
+
+    def read_by(self, model: Callable[..., Any]) -> Any:
+        """What a model answers to the tokens; it is told where documents begin if the batch says so."""
+        return model(self.tokens) if self.reset is None else model(self.tokens, reset=self.reset)
 
 
 Settings = TypeVar("Settings")
@@ -84,13 +92,15 @@ class Task(ABC, Generic[Settings]):
 
     name: str
     main_metric: str = "accuracy"
-    token_names: list[str]
+    token_names: Sequence[str]
     action_ids: list[int]
     splits: Mapping[str, dict[str, Any]]
     uniform_dtype: torch.dtype = torch.float32
     """The type of the random numbers that sequences are made from; float64 where steps of 2^-24 are too coarse."""
     reference_players: tuple[str, ...] = ()
     """Players (rule-based baselines) whose scores are printed with every result of this task."""
+    needs: tuple[str, ...] = ()
+    """Settings without which nothing can be sampled, such as a folder of data."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
@@ -98,6 +108,11 @@ class Task(ABC, Generic[Settings]):
     @property
     def vocab_size(self) -> int:
         return len(self.token_names)
+
+    @property
+    def watched_split(self) -> str:
+        """The split that is measured while a run trains."""
+        return "iid"
 
     def sample(
         self,
@@ -113,11 +128,9 @@ class Task(ABC, Generic[Settings]):
                        so two batches of 64 equal one batch of 128.
         ``part``       (i, n): return only the i-th of n equal parts of the batch.
         """
-        require_count("batch_size", batch_size)
+        require_part(batch_size, part)
         settings = self.split_settings(split)
         index, parts = part
-        require(0 <= index < parts, f"Of {parts} parts there are 0 to {parts - 1}, but no part {index}.")
-        require(batch_size % parts == 0, f"A batch of {batch_size} cannot be cut into {parts} equal parts.")
         numbers = self.numbers_per_sequence(settings)
         require(
             batch_size * numbers <= MAX_UNIFORM_NUMBERS,
@@ -126,6 +139,24 @@ class Task(ABC, Generic[Settings]):
         )
         uniform = torch.rand(batch_size, numbers, generator=generator, dtype=self.uniform_dtype)
         return self.draw(uniform.tensor_split(parts)[index], settings)
+
+    def training_batch(self, batch_size: int, seed: int, step: int, part: tuple[int, int] = (0, 1)) -> Batch:
+        """Batch number ``step`` of the run of a seed, a function of the two: here fresh sequences of the iid split.
+
+        A task with a limited number of sequences overrides it, so as to give each of them once before any comes again.
+        """
+        return self.sample(self.settings, batch_size, generator(seed, "train", step), part=part)
+
+    def evaluation_batches(
+        self,
+        split: "str | Mapping[str, Any] | Settings",
+        n_sequences: int,
+        batch_size: int,
+        generator: torch.Generator,
+    ) -> Iterator[Batch]:
+        """What a model is measured on: here ``n_sequences`` fresh ones, whatever ``batch_size`` they come in."""
+        for start in range(0, n_sequences, batch_size):
+            yield self.sample(split, min(batch_size, n_sequences - start), generator)
 
     def split_settings(self, split: "str | Mapping[str, Any] | Settings") -> Settings:
         """The full settings of a split. Full settings are returned as they are, so a loop can resolve a split once."""
@@ -173,6 +204,10 @@ class Task(ABC, Generic[Settings]):
         """Metrics by name; here the fraction of scored targets to which the model gives the highest logit."""
         return {"accuracy": Metric.fraction(logits.argmax(dim=-1) == batch.targets, batch.score_mask)}
 
+    def conclude(self, scores: dict[str, Metric]) -> dict[str, Metric]:
+        """The metrics over all batches, and those which follow from them but are no means, such as a perplexity."""
+        return scores
+
     def score_freely(self, model: Callable[..., Any], batch: Batch) -> dict[str, Metric]:
         """Metrics of a free run, in which the model reads its own answers instead of the targets; none by default.
 
@@ -202,6 +237,14 @@ def require_count(name: str, value: Any) -> None:
     """Refuse a value that is not a whole number of at least 1."""
     require(isinstance(value, Integral), f"{name} must be a whole number, not {value!r}.")
     require(value >= 1, f"{name} must be at least 1, not {value}.")
+
+
+def require_part(batch_size: Any, part: tuple[int, int]) -> None:
+    """Refuse a batch of no whole number of sequences, and a part (i, n) of it that there is not."""
+    require_count("batch_size", batch_size)
+    index, parts = part
+    require(0 <= index < parts, f"Of {parts} parts there are 0 to {parts - 1}, but no part {index}.")
+    require(batch_size % parts == 0, f"A batch of {batch_size} cannot be cut into {parts} equal parts.")
 
 
 def require_names(setting: str, n: int) -> None:

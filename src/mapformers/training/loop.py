@@ -51,7 +51,6 @@ class Trainer:
         self.config, self.folder, self.title = config, folder, title
         self.console = (console or Console(stderr=True)) if is_main_process() else Console(quiet=True)
         self.task = config.build_task()
-        self.iid = self.task.split_settings("iid")
         self.model = config.build_model() if model is None else self._checked(model)
         self.optimizer = build_optimizer(self.model, config.train)
         self.accelerator = start(config.backend, folder.path)
@@ -70,12 +69,12 @@ class Trainer:
     def _checked(self, model: nn.Module) -> nn.Module:
         """A module of the user's own, once it has shown that it answers tokens with logits and can learn."""
         require(any(p.requires_grad for p in model.parameters()), "The model has no parameter that could be trained.")
-        batch = self.task.sample(self.iid, 1, generator(self.config.seed, "check"))
+        batch = self.task.sample("iid", 1, generator(self.config.seed, "check"))
         device, training = next(model.parameters()).device, model.training
         model.eval()  # nothing that it counts or draws as it learns
         try:
             with torch.no_grad():
-                output = model(batch.tokens.to(device))
+                output = batch.to(device).read_by(model)
         except Exception as error:  # whatever a user's module may do
             raise UserError(f"The model cannot read tokens {tuple(batch.tokens.shape)}: {error}") from error
         finally:
@@ -213,7 +212,7 @@ class Trainer:
         loss, scores = 0.0, []
         for batch, weight in self._parts_of_batch():
             with self.accelerator.accumulate(self.parallel):
-                output = self.parallel(batch.tokens)
+                output = batch.read_by(self.parallel)
                 logits = getattr(output, "logits", output)
                 part = self.task.loss(logits, batch) * weight if weight else 0.0 * logits.sum()
                 self.accelerator.backward(part)
@@ -237,8 +236,8 @@ class Trainer:
         first = self.accelerator.process_index * backend.accumulate
         batches = []
         for part in range(first, first + backend.accumulate):
-            stream = generator(self.config.seed, "train", self.step)
-            batches.append(self.task.sample(self.iid, train.batch_size, stream, part=(part, self.parts)))
+            here = (part, self.parts)
+            batches.append(self.task.training_batch(train.batch_size, self.config.seed, self.step, here))
         if self.parts == 1:
             yield batches[0].to(self.accelerator.device), 1.0
             return
@@ -271,13 +270,14 @@ class Trainer:
     def _evaluate(self, requests: Requests) -> None:
         if self.is_main:
             train, seed = self.config.train, self.config.seed + 1
+            split = self.task.watched_split
             try:
                 with self._until(requests):
-                    scores = evaluate(self.model, self.task, self.iid, n_sequences=train.eval_sequences, seed=seed)
+                    scores = evaluate(self.model, self.task, split, n_sequences=train.eval_sequences, seed=seed)
             except CutShort:
                 return
             figures = {name: float(value) for name, value in scores.items()}
-            self._write({"step": self.step, "split": "iid", **figures, "seconds": round(self._elapsed(), 1)}, "iid")
+            self._write({"step": self.step, "split": split, **figures, "seconds": round(self._elapsed(), 1)}, split)
 
     @contextmanager
     def _until(self, requests: Requests) -> Iterator[None]:

@@ -1,0 +1,85 @@
+"""`mapformers lm prepare` and `mapformers lm check`: a folder of token shards, made and verified."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+
+from mapformers.cli.parse import parse
+from mapformers.errors import UserError
+from mapformers.lm.corpus import Corpus
+from mapformers.lm.preparation import PrepareSettings
+from mapformers.lm.preparation import prepare as prepare_text
+from mapformers.reports.table import Table
+
+PREPARE = """Turn text into token shards, which `--task text --data FOLDER` trains on.
+
+  mapformers lm prepare books/train --out data/books --tokenizer bpe:4096 --val-from books/val
+  mapformers lm prepare notes.txt --out data/notes --tokenizer bytes --val 0.05
+  mapformers lm prepare python: --out data/python --tokenizer bpe:8192
+  mapformers lm prepare hf:Skylion007/openwebtext --out data/openwebtext --val 0.0005
+
+Stopped at any moment, the same command goes on after the last finished shard.
+"""
+CHECK = "Read every file of a prepared folder, and compare it with its checksum."
+SHOWN = 10  # of the documents that were left out
+
+
+@dataclass(frozen=True)
+class PrepareArguments:
+    source: tyro.conf.Positional[str]
+    """A file, a folder, python: (python:all, python:PACKAGE) or hf:NAME[@CONFIG][:SPLIT]."""
+    out: Path
+    """The folder to write."""
+    settings: PrepareSettings = field(default_factory=PrepareSettings)
+
+
+@dataclass(frozen=True)
+class CheckArguments:
+    folder: tyro.conf.Positional[Path]
+    """What `mapformers lm prepare` wrote."""
+
+
+def prepare(args: Sequence[str]) -> int:
+    asked = parse(PrepareArguments, args, "mapformers lm prepare", PREPARE)
+    console = Console(stderr=True)
+    settings: dict[str, Any] = {f.name: getattr(asked.settings, f.name) for f in dataclasses.fields(PrepareSettings)}
+    try:
+        corpus = prepare_text(asked.source, asked.out, console=console, **settings)
+    except KeyboardInterrupt:
+        console.print("Stopped; the same command goes on after the last finished shard.", highlight=False)
+        raise
+    Console().print(contents(corpus))
+    left_out = corpus.manifest.left_out
+    for name, why in left_out[:SHOWN]:
+        console.print(f"Left out: {name} {why}.", highlight=False, soft_wrap=True, markup=False)
+    if len(left_out) > SHOWN:
+        console.print(f"… and {len(left_out) - SHOWN:,} more, listed in {asked.out / 'manifest.json'}.", soft_wrap=True)
+    return 0
+
+
+def check(args: Sequence[str]) -> int:
+    folder = parse(CheckArguments, args, "mapformers lm check", CHECK).folder
+    corpus = Corpus.open(folder)
+    faults = list(corpus.faults())
+    if faults:
+        more = f" (and {len(faults) - 1} files more)" if len(faults) > 1 else ""
+        raise UserError(f"{faults[0]}{more}; delete it and prepare {folder} again.")
+    Console().print(contents(corpus))
+    print("Every checksum is right.")
+    return 0
+
+
+def contents(corpus: Corpus) -> Table:
+    """Tokens, documents and text of each split."""
+    made = corpus.manifest
+    rows = []
+    for name, count in made.totals().items():
+        tokens, size = count["tokens"], count["text_bytes"]
+        rows.append([name, f"{tokens:,}", f"{count['documents']:,}", f"{size / 1e6:,.2f}", f"{size / tokens:.2f}"])
+    title = f"{made.made['source']['name']}: {made.tokenizer['kind']}, vocabulary {made.vocab_size:,}, {made.id_type}"
+    return Table(title, ["split", "tokens", "documents", "MB of text", "bytes per token"], rows)

@@ -1,0 +1,139 @@
+"""Where text comes from: a file, a folder, the Python code of this machine, a dataset of the Hugging Face hub."""
+
+import hashlib
+import importlib.util
+import itertools
+import os
+import platform
+import site
+import sysconfig
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from mapformers.errors import UserError, require
+from mapformers.lm.documents import JSON_LINES, Document, Reading, content_suffix, documents_in
+
+PROSE = (".txt", ".text", ".md", ".rst", ".tex", ".org", ".gz", *JSON_LINES)
+CODE = (
+    ".py", ".pyi", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".java", ".kt", ".scala", ".js", ".ts", ".tsx", ".rs",
+    ".go", ".rb", ".php", ".swift", ".lua", ".jl", ".r", ".hs", ".ml", ".sh", ".sql", ".lean", ".v",
+)  # fmt: skip
+SUFFIXES = (*PROSE, *CODE)
+NOT_THE_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__phello__"}
+
+
+class Source(Protocol):
+    """Documents in an order that never changes."""
+
+    @property
+    def name(self) -> str:
+        """What it is, without the path of any machine."""
+
+    @property
+    def countable(self) -> bool:
+        """Whether all its documents can well be read twice, unlike those that come over a network."""
+
+    def documents(self, start: int = 0) -> Iterator[Document]:
+        """All documents from number ``start`` on."""
+
+    def fingerprint(self) -> str:
+        """A hash that changes if the source does, as far as can be told without reading it."""
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Files by name, read in the order of their names."""
+
+    name: str
+    files: Sequence[tuple[str, Path]]
+    reading: Reading
+    countable: bool = True
+
+    def documents(self, start: int = 0) -> Iterator[Document]:
+        found = (doc for name, path in self.files for doc in documents_in(name, path, self.reading))
+        return itertools.islice(found, start, None)
+
+    def fingerprint(self) -> str:
+        whole = hashlib.sha256(repr(self.reading).encode())
+        for name, path in self.files:
+            whole.update(f"{name}\0{path.stat().st_size}\n".encode(errors="surrogateescape"))
+        return whole.hexdigest()
+
+
+def find_source(text: str, reading: Reading | None = None, suffixes: Sequence[str] = ()) -> Source:
+    """The source that a word on the command line stands for.
+
+    ``hf:NAME[@CONFIG][:SPLIT]``  a dataset of the hub, streamed.
+    ``python:``                   Python's standard library; ``python:all`` with all that is installed beside it;
+                                  ``python:NAME`` one installed package.
+    anything else                 the path of a file or of a folder.
+    """
+    reading = reading or Reading()
+    if text.startswith("hf:"):
+        from mapformers.lm.hub import HubSource  # `datasets` is imported for those alone who ask for it
+
+        return HubSource.named(text.removeprefix("hf:"), reading.field)
+    if text.startswith("python:"):
+        return _python(text.removeprefix("python:"), reading)
+    path = Path(text)
+    require(path.exists(), f"There is no file or folder {text}; a SOURCE is a path, python: or hf:NAME.")
+    if path.is_dir():
+        return _folder(path, reading, suffixes)
+    require(path.stat().st_size > 0, f"{text} is empty: there is nothing to prepare.")
+    return FileSource(path.name, [(path.name, path)], reading)
+
+
+def _folder(path: Path, reading: Reading, suffixes: Sequence[str]) -> FileSource:
+    wanted = {suffix.lower() if suffix.startswith(".") else f".{suffix.lower()}" for suffix in suffixes or SUFFIXES}
+    everything = list(_walk(path))
+    files = [(name, file) for name, file in everything if content_suffix(file) in wanted]
+    known = " ".join(suffixes) if suffixes else ".txt, .md, .jsonl, .gz or source code"
+    require(
+        bool(files),
+        f"{path} holds no text: none of its {len(everything)} files is {known}; name other --suffixes or a folder.",
+    )
+    return FileSource(path.resolve().name, files, reading)
+
+
+def _walk(root: Path, without: frozenset[str] = frozenset()) -> Iterator[tuple[str, Path]]:
+    """Every file below a folder by its name there, in one order on every machine; hidden ones are left out."""
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in without]
+        found += [Path(folder) / name for name in names if not name.startswith(".")]
+    named = ((path.relative_to(root).as_posix(), path) for path in found if path.is_file())
+    return iter(sorted(named))
+
+
+def _python(which: str, reading: Reading) -> FileSource:
+    """Python source: of the standard library without its tests, of a package, or of all packages."""
+    library = Path(sysconfig.get_paths()["stdlib"])
+    version = f"Python {platform.python_version()}"
+    if which in ("", "all"):
+        roots = [(library, frozenset(NOT_THE_LIBRARY))]
+        if which == "all":
+            roots += [(Path(folder), frozenset[str]()) for folder in site.getsitepackages() if Path(folder).is_dir()]
+        files = [found for root, without in roots for found in _walk(root, without)]
+        name = f"{version}, standard library" + (" and all packages" if which else "")
+    else:
+        files, name = list(_package(which)), f"{version}, package {which}"
+    files = [(name, path) for name, path in files if path.suffix == ".py"]
+    require(bool(files), f"No Python source is installed for python:{which}.")
+    return FileSource(name, files, reading)
+
+
+def _package(name: str) -> Iterator[tuple[str, Path]]:
+    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    if spec is None:
+        raise UserError(f"There is no installed package {name!r}; leave the name out for the standard library.")
+    for folder in spec.submodule_search_locations or ():
+        yield from ((f"{name}/{inner}", path) for inner, path in _walk(Path(folder)))
+    if not spec.submodule_search_locations and spec.origin:
+        yield Path(spec.origin).name, Path(spec.origin)
+
+
+def describe(source: Source) -> dict[str, Any]:
+    """What the manifest keeps of a source."""
+    return {"name": source.name, "fingerprint": source.fingerprint()}

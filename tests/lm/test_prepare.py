@@ -1,0 +1,338 @@
+"""Prepared folders hold what a plain program would have written, whatever happens on the way."""
+
+import errno
+import gzip
+import json
+import resource
+import shlex
+from functools import partial
+
+import numpy as np
+import pytest
+
+from helpers import words
+from mapformers import UserError
+from mapformers.cli.main import main
+from mapformers.files import hold_folder
+from mapformers.lm import Corpus, prepare
+from mapformers.lm.manifest import Manifest
+from mapformers.lm.tokenizer import ByteTokenizer
+from runs import ended, kill, quiet, start
+
+BYTES = {"tokenizer": "bytes", "console": quiet()}
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Twelve documents of different lengths, one of them empty and two of them the same."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(12):
+        (folder / f"{number:02d}.txt").write_text(words(10 + 7 * number, seed=number))
+    (folder / "05.txt").write_text(" \n")
+    (folder / "11.txt").write_text((folder / "03.txt").read_text())
+    return folder
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != ".lock"}
+
+
+def documents(corpus, split):
+    text = corpus.texts[split]
+    return [corpus.tokenizer.decode(text.document(i)[:-1].tolist()) for i in range(len(text.ends))]
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "bpe:270"])
+@pytest.mark.parametrize("shard_tokens", [1, 500, 10**6])
+def test_shards_are_the_documents_one_after_another_each_ended_by_the_separator(
+    texts, tmp_path, tokenizer, shard_tokens
+):
+    corpus = prepare(texts, tmp_path / "data", tokenizer=tokenizer, shard_tokens=shard_tokens, console=quiet())
+    assert corpus.manifest.left_out == [("05.txt", "is empty")] and corpus.manifest.complete
+    found = {split: documents(corpus, split) for split in corpus.texts}
+    in_order = [path.read_text() for path in sorted(texts.iterdir()) if path.name != "05.txt"]
+    assert list(found) == ["train", "val"] and len(found["val"]) in (1, 2)  # two are the same
+    for split in found:
+        assert found[split] == [text for text in in_order if text in found[split]]
+        stream = [np.append(ids, corpus.separator) for ids in corpus.tokenizer.encode(found[split])]
+        text = corpus.texts[split]
+        assert text.read(0, len(text)).tolist() == np.concatenate(stream).tolist()
+        assert text.ends.tolist() == np.cumsum([len(ids) for ids in stream]).tolist()
+        totals = corpus.manifest.totals()[split]
+        sizes = sum(len(document.encode()) for document in found[split])
+        assert totals == {"tokens": len(text), "documents": len(stream), "text_bytes": sizes}
+    assert sorted(found["train"] + found["val"]) == sorted(in_order)
+    assert not set(found["train"]) & set(found["val"])
+    number = len([name for name in content(tmp_path / "data") if name.startswith("train") and name.endswith("bin")])
+    assert number == {1: len(found["train"]), 10**6: 1}.get(shard_tokens, number) and (shard_tokens > 500 or number > 1)
+    assert list(corpus.faults()) == []
+
+
+def test_the_split_depends_on_the_content_alone(texts, tmp_path):
+    first = documents(prepare(texts, tmp_path / "a", val=0.3, **BYTES), "val")
+    for path in sorted(texts.iterdir()):
+        path.rename(texts / f"{100 - int(path.stem)}.txt")
+    again = documents(prepare(texts, tmp_path / "b", val=0.3, **BYTES), "val")
+    assert sorted(first) == sorted(again) and len(set(first)) == 3
+
+
+def test_a_bpe_knows_the_training_text_alone(texts, tmp_path):
+    held_out = tmp_path / "val"
+    held_out.mkdir()
+    (held_out / "a.txt").write_text("zzzz qqqq " * 500)
+    corpus = prepare(texts, tmp_path / "a", tokenizer="bpe:280", val_from=str(held_out), console=quiet())
+    alone = prepare(texts, tmp_path / "b", tokenizer="bpe:280", val=0, console=quiet())
+    assert corpus.tokenizer.to_json() == alone.tokenizer.to_json()
+    assert list(alone.texts) == ["train"]
+
+
+def test_other_sources_for_validation_and_long_contexts_share_nothing_with_training(texts, tmp_path):
+    for split, names in {"val": ["03", "04"], "long": ["04", "06"]}.items():
+        (tmp_path / split).mkdir()
+        for name in names:
+            (tmp_path / split / f"{split}{name}.txt").write_text((texts / f"{name}.txt").read_text())
+    held_out = {"val_from": str(tmp_path / "val"), "long_from": str(tmp_path / "long")}
+    corpus = prepare(texts, tmp_path / "data", **held_out, **BYTES)
+    sets = {split: set(documents(corpus, split)) for split in corpus.texts}
+    assert {split: len(found) for split, found in sets.items()} == {"train": 7, "val": 2, "long": 1}
+    assert not (sets["train"] & sets["val"] or sets["train"] & sets["long"] or sets["val"] & sets["long"])
+    assert corpus.manifest.left_out == [
+        ("long04.txt", "is also in val"), ("03.txt", "is also in val"), ("04.txt", "is also in val"),
+        ("05.txt", "is empty"), ("06.txt", "is also in long"), ("11.txt", "is also in val"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["one line\n" * 40, "words " * 50, "x" * 300], ids=["lines", "words", "letters"])
+def test_a_single_document_is_cut_and_its_end_is_for_validation(tmp_path, text):
+    (tmp_path / "book.txt").write_text(text)
+    corpus = prepare(tmp_path / "book.txt", tmp_path / "data", val=0.25, **BYTES)
+    ((train,), (val,)) = documents(corpus, "train"), documents(corpus, "val")
+    assert train + val == text and 0.7 < len(train) / len(text) < 0.8
+    assert train[-1] in "\n x"
+
+
+def test_json_lines_and_code_become_documents(tmp_path):
+    lines = [json.dumps({"text": words(20, seed=i)}) for i in range(30)]
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    corpus = prepare(tmp_path / "a.jsonl.gz", tmp_path / "lines", val=0.1, shard_tokens=300, **BYTES)
+    assert [len(corpus.texts[split].ends) for split in ("train", "val")] == [27, 3]
+    code = prepare("python:json", tmp_path / "code", **BYTES)
+    assert any("def loads(" in document for split in code.texts for document in documents(code, split))
+    assert "/" not in code.manifest.made["source"]["name"]
+
+
+def test_nothing_written_names_a_folder_of_this_machine(texts, tmp_path):
+    (texts / "broken.txt").write_bytes(b"\xff\xff")
+    prepare(texts, tmp_path / "data", skip_broken=True, **BYTES)
+    assert str(tmp_path).encode() not in b"".join(content(tmp_path / "data").values())
+
+
+def test_given_again_it_is_complete_already_and_other_settings_or_texts_are_refused(texts, tmp_path):
+    folder = tmp_path / "data"
+    prepare(texts, folder, **BYTES)
+    before = content(folder)
+    prepare(texts, folder, **BYTES)
+    assert content(folder) == before
+    for settings, what in (
+        ({"val": 0.5}, "share"),
+        ({"tokenizer": "bpe:300"}, "tokenizer"),
+        ({"shard_tokens": 7}, "shard_tokens"),
+    ):
+        with pytest.raises(UserError, match=f"was begun with another {what}; give that again, or another --out"):
+            prepare(texts, folder, **{**BYTES, **settings})
+    (texts / "00.txt").write_text("changed")
+    with pytest.raises(UserError, match=r"The text of source is not as it was when .* was begun; choose another --out"):
+        prepare(texts, folder, **BYTES)
+    assert content(folder) == before
+    with pytest.raises(UserError, match=r"texts holds other files \(00.txt\); choose another --out"):
+        prepare(texts, texts, **BYTES)
+
+
+def test_a_broken_file_stops_it_and_given_again_without_it_it_goes_on(texts, tmp_path):
+    (texts / "07.txt").write_bytes("café".encode("latin-1"))
+    settings = {**BYTES, "shard_tokens": 200, "val": 0}
+    with pytest.raises(UserError, match=r"^07.txt is not utf-8 text \(byte 0xe9 at 3\).* with --skip-broken.$"):
+        prepare(texts, tmp_path / "data", **settings)
+    finished = Manifest.read(tmp_path / "data")
+    assert 0 < finished.documents_read <= 7 and not finished.complete
+    with pytest.raises(UserError, match="data is not finished: give its `mapformers lm prepare` again, which goes on"):
+        Corpus.open(tmp_path / "data")
+    kept = {shard.file: (tmp_path / "data" / shard.file).stat().st_mtime_ns for shard in finished.shards}
+    corpus = prepare(texts, tmp_path / "data", skip_broken=True, **settings)
+    assert ("07.txt", "is not utf-8 text (byte 0xe9 at 3)") in corpus.manifest.left_out
+    assert all((tmp_path / "data" / name).stat().st_mtime_ns == time for name, time in kept.items())
+    prepare(texts, tmp_path / "at once", skip_broken=True, **settings)
+    assert content(tmp_path / "data") == content(tmp_path / "at once")
+
+
+def test_a_source_without_any_text_leaves_nothing(tmp_path):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("\n")
+    with pytest.raises(UserError, match="texts holds no text for training: all its documents are empty or left out"):
+        prepare(tmp_path / "texts", tmp_path / "data", **BYTES)
+    assert content(tmp_path / "data") == {}
+
+
+def test_ids_take_two_bytes_where_they_fit(texts, tmp_path):
+    words_json = json.loads(ByteTokenizer().to_json())
+    words_json["added_tokens"].append({**words_json["added_tokens"][0], "id": 70_000, "content": "<rare>"})
+    vocabulary = {f"word {n}": n for n in range(257, 70_000)}
+    words_json["model"]["vocab"].update(vocabulary)
+    (tmp_path / "large.json").write_text(json.dumps(words_json))
+    assert prepare(texts, tmp_path / "small", **BYTES).manifest.id_type == "uint16"
+    assert prepare(texts, tmp_path / "wide", id_type="uint32", **BYTES).manifest.id_type == "uint32"
+    large = {**BYTES, "tokenizer": str(tmp_path / "large.json")}
+    with pytest.raises(UserError, match="A vocabulary of 70001 tokens does not fit into uint16, which holds 65536"):
+        prepare(texts, tmp_path / "no", id_type="uint16", **large)
+    assert not (tmp_path / "no").exists()
+    corpus = prepare(texts, tmp_path / "large", **large)
+    assert (corpus.manifest.id_type, corpus.vocab_size) == ("uint32", 70_001)
+    assert (tmp_path / "large" / "train-00000.bin").stat().st_size == 4 * len(corpus.texts["train"])
+    assert documents(corpus, "train") == documents(Corpus.open(tmp_path / "small"), "train")
+
+
+def limit_files(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_a_disk_that_is_full_leaves_what_is_finished(tmp_path):
+    """A limit on the size of files, which the second shard meets: the system refuses it as a full disk would."""
+    texts, data, log = tmp_path / "texts", tmp_path / "data", tmp_path / "log"
+    texts.mkdir()
+    for name, size in (("a", 20), ("b", 4000), ("c", 20)):
+        (texts / f"{name}.txt").write_text(words(size))
+    line = ["lm", "prepare", str(texts), "--out", str(data), "--tokenizer", "bytes"]
+    line += ["--shard-tokens", "9", "--val", "0"]
+    log.touch()
+    assert ended(start(line, log, prepare=partial(limit_files, 20_000))) == 2
+    said = log.read_text()
+    assert "train-00001.bin: file too large; make room and give the same command again, which keeps the 1 fin" in said
+    assert not list(data.glob("*.part")) and (data / "train-00000.bin").exists()
+    assert ended(start(line, log)) == 0
+    prepare(texts, tmp_path / "whole", shard_tokens=9, val=0, **BYTES)
+    assert content(data) == content(tmp_path / "whole")
+
+
+def test_a_manifest_that_cannot_be_written_is_a_sentence_too(texts, tmp_path, monkeypatch):
+    write, calls = Manifest.write, []
+
+    def full(self, folder):
+        calls.append(folder)
+        if len(calls) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, folder)
+
+    monkeypatch.setattr(Manifest, "write", full)
+    with pytest.raises(UserError, match=r"manifest.json: no space left on device; make room .* the 1 finished shards"):
+        prepare(texts, tmp_path / "data", shard_tokens=1, val=0, **BYTES)
+
+
+def test_two_processes_do_not_prepare_one_folder(texts, tmp_path):
+    with (
+        hold_folder(tmp_path / "data", "busy {}"),
+        pytest.raises(UserError, match=r"Another process is preparing .*data; wait for it or choose another --out"),
+    ):
+        prepare(texts, tmp_path / "data", **BYTES)
+
+
+def test_damage_is_found_by_size_at_once_and_by_checksum_when_asked(texts, tmp_path, capsys):
+    data = tmp_path / "data"
+    prepare(texts, data, shard_tokens=300, val=0, **BYTES)
+    whole, check = content(data), shlex.split(f"lm check {shlex.quote(str(data))}")
+    assert main(check) == 0 and "Every checksum is right." in capsys.readouterr().out
+    raw = bytearray(whole["train-00001.bin"])
+    raw[5] ^= 1
+    (data / "train-00001.bin").write_bytes(raw)
+    Corpus.open(data)
+    assert main(check) == 2
+    assert "train-00001.bin has changed since it was written; delete it and prepare" in capsys.readouterr().err
+    (data / "train-00001.bin").write_bytes(raw[:-2])
+    assert main(check) == 2
+    assert f"is cut or changed: it has {len(raw) - 2} bytes instead of {len(raw)}; prepare" in capsys.readouterr().err
+    prepare(texts, data, shard_tokens=300, val=0, **BYTES)
+    assert content(data) == whole
+    (data / "train-00001.borders").unlink()
+    with pytest.raises(UserError, match=r"train-00001.borders is missing; prepare .* again"):
+        Corpus.open(data)
+
+
+def test_a_tokenizer_that_has_changed_is_refused(texts, tmp_path):
+    corpus = prepare(texts, tmp_path / "data", tokenizer="bpe:270", console=quiet())
+    file = tmp_path / "data" / "tokenizer.json"
+    file.write_text(file.read_text().replace("word", "wort"))
+    assert [fault for fault in corpus.faults() if "tokenizer.json has changed" in fault]
+    with pytest.raises(UserError, match=r"tokenizer.json is missing or has changed since it was written; prepare"):
+        Corpus.open(tmp_path / "data").tokenizer.encode(["word"])
+
+
+def test_what_is_no_prepared_folder_is_refused(texts, tmp_path):
+    with pytest.raises(
+        UserError, match=r"is not a prepared folder: it has no manifest.json; see `mapformers lm prepare`"
+    ):
+        Corpus.open(texts)
+    data = tmp_path / "data"
+    prepare(texts, data, **BYTES)
+    whole = json.loads((data / "manifest.json").read_text())
+    for changed, message in (
+        ({"rounds": [{"end": 1}]}, "manifest.json is damaged; prepare the folder again"),
+        ({"format": 99}, "was written by another version of mapformers"),
+        ({"tokenizer": {**whole["tokenizer"], "vocab_size": 70_000}}, "70000 tokens does not fit into uint16"),
+        ({"id_type": "int8"}, "Token ids are stored as uint16 or uint32, not int8"),
+    ):
+        (data / "manifest.json").write_text(json.dumps({**whole, **changed}))
+        with pytest.raises(UserError, match=message):
+            Corpus.open(data)
+
+
+def test_a_process_killed_in_the_middle_is_gone_on_with(tmp_path):
+    """kill -9 at a moment of its own choosing, in a preparation of many shards."""
+    lines = [json.dumps({"text": words(60, seed=i)}) for i in range(800)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    data, log = tmp_path / "data", tmp_path / "log"
+    line = ["lm", "prepare", str(tmp_path / "a.jsonl"), "--out", str(data), "--tokenizer", "bytes"]
+    line += ["--shard-tokens", "20000", "--val", "0.1"]
+    process = start(line, log)
+    while not (data / "train-00003.bin").exists():
+        assert process.is_alive(), log.read_text()
+    kill(process)
+    begun = Manifest.read(data)
+    assert not begun.complete and begun.documents_read > 0
+    assert ended(start(line, log)) == 0
+    assert f"going on after {begun.documents_read:,} documents" in log.read_text()
+    prepare(tmp_path / "a.jsonl", tmp_path / "whole", shard_tokens=20_000, val=0.1, **BYTES)
+    assert content(data) == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("lm prepere", "There is no command of `mapformers lm` named 'prepere'; did you mean 'prepare'?"),
+        ("lm prepare texts", "--out is missing"),
+        ("lm prepare texts --out data --val 1.5", "val is a share of the documents from 0 to below 1, not 1.5"),
+        ("lm prepare texts --out data --encoding utf-99", "There is no encoding 'utf-99'"),
+        ("lm prepare texts --out data --tokenizer gpt7", "There is no tokenizer gpt7; give bytes, gpt2, bpe:VOCAB"),
+        ("lm prepare texts --out data --tokenizer bpe:many", "as in bpe:4096, not 'many'"),
+        ("lm prepare texts --out data --tokenizer bytes --shard-tokens 0", "shard_tokens must be at least 1, not 0"),
+        ("lm prepare nowhere --out data --tokenizer bytes", "There is no file or folder nowhere"),
+        ("lm prepare texts --out texts/00.txt --tokenizer bytes", "Cannot write to texts/00.txt: not a directory"),
+        ("lm check texts", "texts is not a prepared folder"),
+    ],
+)
+def test_what_is_typed_wrong_gives_one_sentence(texts, tmp_path, monkeypatch, capsys, line, message):
+    monkeypatch.chdir(tmp_path)
+    before = content(tmp_path / "texts")
+    assert main(shlex.split(line)) == 2
+    said = capsys.readouterr().err
+    assert message in said and "Traceback" not in said and content(tmp_path / "texts") == before
+
+
+def test_the_command_prints_what_it_made_and_what_it_left_out(texts, tmp_path, capsys):
+    (texts / "x.txt").write_bytes(b"\xff")
+    line = (
+        f"lm prepare {shlex.quote(str(texts))} --out {shlex.quote(str(tmp_path / 'd'))} --tokenizer bytes --skip-broken"
+    )
+    assert main(shlex.split(line)) == 0
+    printed = capsys.readouterr()
+    assert "texts: bytes, vocabulary 257, uint16" in printed.out and "train" in printed.out
+    assert "Left out: 05.txt is empty." in printed.err and "Left out: x.txt is not utf-8 text" in printed.err

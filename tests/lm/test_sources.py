@@ -1,0 +1,149 @@
+"""Every kind of source gives its documents in one order, and names what it cannot read."""
+
+import gzip
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from mapformers import UserError
+from mapformers.lm.documents import BrokenDocument, Reading
+from mapformers.lm.sources import find_source
+
+
+def texts(source, start=0):
+    return {document.name: document.read() for document in source.documents(start)}
+
+
+def test_a_folder_is_read_in_the_order_of_its_names_with_compressed_files_and_code(tmp_path):
+    files = {"b.txt": "bee", "a/z.md": "zed", "a/b.py": "x = 1\n", "c.txt.gz": "sea", "d.gz": "dee", "e.v1.txt": "e"}
+    for name, text in {**files, ".git/config.txt": "hidden", "picture.png": "no text", "a/.hidden.txt": "no"}.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    source = find_source(str(tmp_path))
+    assert texts(source) == files and list(texts(source)) == sorted(files)
+    assert list(texts(source, 2)) == sorted(files)[2:]
+    assert list(texts(find_source(str(tmp_path), suffixes=("py", ".MD")))) == ["a/b.py", "a/z.md"]
+    assert source.name == tmp_path.name and str(tmp_path) not in source.fingerprint()
+    before = source.fingerprint()
+    (tmp_path / "b.txt").write_text("bees")
+    assert find_source(str(tmp_path)).fingerprint() != before
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+def test_every_line_of_json_is_a_document(tmp_path, suffix):
+    lines = "".join(json.dumps({"body": f"text {i}", "id": i}) + "\n\n" for i in range(3)).encode()
+    (tmp_path / f"a{suffix}").write_bytes(gzip.compress(lines) if suffix.endswith("gz") else lines)
+    source = find_source(str(tmp_path / f"a{suffix}"), Reading(field="body"))
+    assert list(texts(source).values()) == ["text 0", "text 1", "text 2"]
+    assert list(texts(source, 1).values()) == ["text 1", "text 2"]
+    with pytest.raises(BrokenDocument, match=r"a.jsonl.*, line 1, has no text under 'text', only body, id; name ano"):
+        texts(find_source(str(tmp_path / f"a{suffix}")))
+
+
+def test_text_is_kept_as_it_is_but_for_a_byte_order_mark(tmp_path):
+    (tmp_path / "a.txt").write_bytes("\ufeffone\r\ntwo\n\n é".encode())
+    (tmp_path / "b.py").write_bytes("# -*- coding: latin-1 -*-\nx = 'é'\n".encode("latin-1"))
+    assert texts(find_source(str(tmp_path)))["a.txt"] == "one\r\ntwo\n\n é"
+    assert "é" in texts(find_source(str(tmp_path)))["b.py"]
+    (tmp_path / "a.txt").write_bytes("é".encode("cp1252"))
+    assert texts(find_source(str(tmp_path), Reading(encoding="cp1252")))["a.txt"] == "é"
+
+
+BROKEN = {
+    "latin.txt": ("café".encode("latin-1"), "latin.txt is not utf-8 text (byte 0xe9 at 3); name its --encoding, or"),
+    "wide.txt": ("text".encode("utf-16-le"), "wide.txt is not text: it has characters of value zero; name its --enc"),
+    "cut.txt.gz": (gzip.compress(b"x" * 9999)[:-9], "cut.txt.gz is cut off: its compressed text ends too early"),
+    "no.gz": (b"plain", "no.gz is not whole gzip"),
+    "spoilt.gz": (b"\x1f\x8b\x08\x00" + b"\xff" * 30, "spoilt.gz is not whole gzip"),
+    "a.jsonl": (b'{"text": "x"}\n{"text": ', "a.jsonl, line 2, is not JSON (Expecting value at"),
+    "list.jsonl": (b"[1]\n", "list.jsonl, line 1, has no text under 'text'; name another --field, or"),
+    "cut.jsonl.gz": (gzip.compress(b'{"text": "x"}\n' * 9999)[:-9], "cut.jsonl.gz is cut off"),
+    "bad.py": (b"# coding: nonsense\n", "bad.py is not Python source (unknown encoding: nonsense)"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_named_in_one_sentence(tmp_path, name):
+    content, message = BROKEN[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BrokenDocument) as refused:
+        texts(find_source(str(tmp_path)))
+    assert str(refused.value).startswith(message), str(refused.value)
+    assert str(refused.value).endswith(", or leave out what is broken with --skip-broken.")
+
+
+def test_the_lines_before_a_cut_are_documents_all_the_same(tmp_path):
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"text": "x"}\n' * 9999)[:-9])
+    documents = list(find_source(str(tmp_path)).documents())
+    assert len(documents) > 2 and all(document.read() == "x" for document in documents[:-1])
+    with pytest.raises(BrokenDocument):
+        documents[-1].read()
+
+
+def test_what_is_no_source_is_refused(tmp_path):
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a.png").touch()
+    for text, message in {
+        "nothing": "There is no file or folder nothing; a SOURCE is a path, python: or hf:NAME.",
+        str(tmp_path / "empty.txt"): "empty.txt is empty: there is nothing to prepare.",
+        str(tmp_path / "pictures"): "pictures holds no text: none of its 1 files is .txt, .md, .jsonl, .gz or source",
+        "hf:": "Name a dataset of the hub",
+        "python:no_such_package": "There is no installed package 'no_such_package'",
+    }.items():
+        with pytest.raises(UserError) as refused:
+            find_source(text)
+        assert message in str(refused.value)
+
+
+def test_python_is_its_standard_library_without_tests_or_one_package(tmp_path, monkeypatch):
+    library = find_source("python:")
+    names = [name for name, _ in library.files]
+    assert {"this.py", "json/decoder.py", "asyncio/tasks.py"} <= set(names) and names == sorted(names)
+    assert not any("test" in name.split("/")[:-1] or "site-packages" in name for name in names)
+    assert "import" in next(library.documents(names.index("json/decoder.py"))).read()
+    package = find_source("python:rich")
+    assert {"rich/table.py", "rich/console.py"} <= texts(package).keys()
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    monkeypatch.setattr("site.getsitepackages", lambda: [str(tmp_path), "/nowhere"])
+    assert [name for name, _ in find_source("python:all").files] == [*names, "mine.py"]
+
+
+class Stream(list):
+    """A streamed dataset, as far as it is used."""
+
+    def skip(self, n):
+        return Stream(self[n:])
+
+
+def test_a_dataset_of_the_hub_is_streamed_and_scripts_are_read_as_the_hub_converted_them(monkeypatch):
+    asked = []
+
+    def load_dataset(name, config, split, streaming, revision="main"):
+        asked.append((name, config, split, streaming, revision))
+        if revision == "main" and name == "old":
+            raise RuntimeError("Dataset scripts are no longer supported, but found old.py")
+        if name == "gone":
+            raise ConnectionError("Couldn't reach 'gone' on the Hub (offline)\nand more")
+        return Stream({"text": f"row {i}"} for i in range(4))
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    assert texts(find_source("hf:new"), 2) == {f"hf:new:train, row {i},": f"row {i}" for i in (2, 3)}
+    assert len(texts(find_source("hf:old@config:test"))) == 4
+    assert asked == [
+        ("new", None, "train", True, "main"),
+        ("old", "config", "test", True, "main"),
+        ("old", "config", "test", True, "refs/convert/parquet"),
+    ]
+    with pytest.raises(
+        UserError, match=r"hf:gone:train cannot be read: Couldn't reach 'gone' on the Hub .* the network"
+    ):
+        texts(find_source("hf:gone"))
+    with pytest.raises(BrokenDocument, match="hf:new:train, row 0, has no text under 'body', only text"):
+        texts(find_source("hf:new", Reading(field="body")))
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UserError, match=r"hf:new:train needs the package `datasets`: pip install 'mapformers\[hf\]'"):
+        texts(find_source("hf:new"))
