@@ -14,13 +14,14 @@ from mapformers.recipes.record import read_record, results_file
 from mapformers.runs.config import Scale
 from mapformers.stages import doing
 
-DESCRIPTION = """Train the first part of recorded runs again whose sources have changed since they were measured.
+DESCRIPTION = """Compare old and new sources for recorded runs whose sources have changed since they were measured.
 
   mapformers confirm table2 --jobs 2
   mapformers confirm all
 
-A run that comes to the first point of its recorded curve that is neither 0 nor 1 with the same figure, to the last
-digit, counts as measured with the sources as they are now. The exit code is 1 if one does not.
+A run of a few steps is made with the sources of the commit that was measured and with those of now, both on this
+machine. If it ends with the same weights, to the last bit, and the same figures on every split, the recorded run counts
+as measured with the sources as they are now. The exit code is 1 if one does not.
 """
 
 

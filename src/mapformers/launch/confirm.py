@@ -1,98 +1,119 @@
-"""Confirm recorded runs whose sources have changed since: the first part of each is trained again, and must agree.
+"""Confirm recorded runs whose sources have changed since: old and new sources must compute the same.
 
 A change to the sources marks every run that they decide as old, even if it changes nothing that is computed. A run is
-confirmed if it comes to the first telling point of its recorded curve, where the figure is neither 0 nor 1, with the
-same figure to the last digit: hundreds of steps of sampling, model, gradients, optimiser and evaluation then agree.
-What only its end depends on, such as the settings of an OOD split, is not looked at.
+confirmed if the sources that it was measured with, taken from its commit, and those of now end a run of a few steps
+with the same weights to the last bit, and with the same figures on every split. Both are run on this machine: another
+processor rounds otherwise, and after some hundred steps comes to another figure.
 """
 
-import multiprocessing
+import json
+import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-import torch
-from rich.console import Console
-
-from mapformers.errors import UserError
-from mapformers.recipes.measures import Curve
-from mapformers.recipes.recipe import RECIPES
+from mapformers.errors import UserError, require
+from mapformers.launch import first_steps
 from mapformers.recipes.record import Record, key_of, line_of, update_record
-from mapformers.runs.config import RunConfig
-from mapformers.runs.folder import RunFolder
-from mapformers.runs.provenance import commit, is_stale, sources_hash
-from mapformers.training.loop import Trainer
+from mapformers.runs.checkout import commit, unpack_commit
+from mapformers.runs.provenance import is_stale
+from mapformers.runs.sources import PACKAGE
+
+COMPARED = ("losses", "splits", "weights")
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What training the first part of a run again gave; ``fault``: why it could not be compared."""
+    """What the first steps of a run gave with its old sources and with those of now."""
 
     run: Mapping[str, Any]
-    sequences: int = 0
-    metric: str = ""
-    found: float | None = None
-    recorded: float | None = None
+    differs: tuple[str, ...] = ()
+    """What is not the same."""
     fault: str = ""
+    """Why it could not be compared."""
+    sources: str = ""
+    """A hash of the sources of now."""
 
     @property
     def holds(self) -> bool:
-        return not self.fault and self.found == self.recorded
+        return not self.fault and not self.differs
 
     def __str__(self) -> str:
         title = f"{line_of(self.run)}, {self.run['world']}, seed {self.run['seed']}"
         if self.fault:
             return f"{title}: not confirmed: {self.fault}"
-        ours = f"{self.metric} {_shown(self.found)} after {self.sequences:,} sequences"
-        return f"{title}: {ours}, as recorded" if self.holds else f"{title}: {ours}, recorded {_shown(self.recorded)}"
+        if self.differs:
+            return f"{title}: not confirmed: old and new sources differ in {' and '.join(self.differs)}."
+        return f"{title}: the same weights and figures from old and new sources"
 
 
 def confirm(file: Path, record: Record, jobs: int = 1) -> Iterator[Confirmation]:
     """Compare every run of a record whose sources have changed; each that agrees is noted in the file at once."""
     old = [run for run in record["runs"] if is_stale(run)]
-    for confirmation in _in_processes(partial(compare, RECIPES[record["recipe"]].curve), old, jobs):
-        if confirmation.holds:
-            update_record(file, partial(_with_confirmation, confirmation), record)
-        yield confirmation
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        for confirmation in pool.map(partial(compare, Commits(Path(folder))), old):
+            if confirmation.holds:
+                update_record(file, partial(_with_confirmation, confirmation), record)
+            yield confirmation
 
 
-def compare(curve: Curve | None, run: Mapping[str, Any]) -> Confirmation:
-    """Train a recorded run up to the first telling point of its curve."""
-    points = [] if curve is None else curve.points(run)
-    if curve is None or not points:
-        return Confirmation(run, fault="its record has no learning curve.")
-    torch.set_num_threads(run.get("hardware", {}).get("threads", 1))
-    sequences, recorded = next((point for point in points if point[1] not in (0, 1)), points[0])
+class Commits:
+    """The package as it was at earlier commits, each unpacked once."""
+
+    def __init__(self, folder: Path):
+        self.folder, self._lock = folder, Lock()
+
+    def __call__(self, name: str) -> Path:
+        """The folder to import mapformers from."""
+        with self._lock:
+            target = self.folder / name
+            if not target.exists():
+                unpack_commit(name, target)
+        return target
+
+
+def compare(sources_at: Callable[[str], Path], run: Mapping[str, Any]) -> Confirmation:
+    """Run the first steps with the sources that a run was last known to be of, and with those of now."""
+    known = run.get("confirmed", run)
     try:
-        config = RunConfig.from_dict(run["config"])
-        with tempfile.TemporaryDirectory() as folder:
-            trainer = Trainer(config, RunFolder.create(Path(folder), config), Console(quiet=True))
-            found = trainer.measured_at(int(sequences) // config.train.batch_size)
+        require(bool(known.get("commit")), "its record names no commit.")
+        then = _first_steps(run, sources_at(known["commit"].removesuffix("+changes")))
+        changed = "it was measured with changes that are in no commit."
+        require(then["sources"] == known["sources"], changed)
+        now = _first_steps(run, PACKAGE.parent)
     except UserError as error:
         return Confirmation(run, fault=str(error))
-    return Confirmation(run, int(sequences), curve.metric, found[curve.metric], recorded)
+    return Confirmation(run, tuple(name for name in COMPARED if then[name] != now[name]), sources=now["sources"])
 
 
-def _in_processes(
-    look: Callable[[Mapping[str, Any]], Confirmation], runs: Sequence[Mapping[str, Any]], jobs: int
-) -> Iterator[Confirmation]:
-    if jobs == 1:
-        yield from map(look, runs)
-        return
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(look, runs)
+def _first_steps(run: Mapping[str, Any], source: Path) -> dict[str, Any]:
+    """What the script `first_steps.py` prints with the package of a folder."""
+    asked = {"config": run["config"], "threads": run.get("hardware", {}).get("threads", 1)}
+    command = [sys.executable, "-P", str(Path(first_steps.__file__))]
+    done = subprocess.run(
+        command,
+        input=json.dumps(asked),
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise UserError(f"its first steps ended in: {last}")
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def _with_confirmation(confirmation: Confirmation, record: Record) -> Record:
-    noted = {"sources": sources_hash(confirmation.run["config"]), "commit": commit()}
+    noted = {"sources": confirmation.sources, "commit": commit()}
     key = key_of(confirmation.run)
     runs = [{**run, "confirmed": noted} if key_of(run) == key else run for run in record["runs"]]
     return {**record, "runs": runs}
-
-
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.6f}"

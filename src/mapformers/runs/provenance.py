@@ -4,17 +4,17 @@ import os
 import platform
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
+from contextlib import suppress
 from importlib import metadata
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from mapformers.errors import UserError
+from mapformers.runs.checkout import commit
 from mapformers.runs.config import RunConfig
-from mapformers.runs.sources import PACKAGE, library_hash, sources_hash, sources_of
+from mapformers.runs.sources import library_hash, sources_hash, sources_of
 
 __all__ = ["Freshness", "command", "commit", "freshness", "is_stale", "provenance", "sources_hash", "sources_of"]
 
@@ -35,14 +35,22 @@ def provenance(hardware: Mapping[str, Any], config: RunConfig | None = None) -> 
         versions["mapformers"] = metadata.version("mapformers")
     except metadata.PackageNotFoundError:
         versions["mapformers"] = "not installed"
-    processor = platform.processor() or platform.machine()
     return {
         "command": command(sys.argv[1:]),
         "commit": commit(),
         "sources": None if config is None else sources_hash(config),
         "versions": {"python": platform.python_version(), **versions},
-        "hardware": {"processor": processor, "cores": os.cpu_count(), **hardware},
+        "hardware": {"processor": processor(), "cores": os.cpu_count(), **hardware},
     }
+
+
+def processor() -> str:
+    """The kind of processor: figures of long runs depend on how it rounds."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def command(args: Sequence[str]) -> str:
@@ -60,22 +68,6 @@ def command(args: Sequence[str]) -> str:
         else:
             kept.append(PurePath(word).name if PATH.match(word) else word)
     return shlex.join(["mapformers", *kept])
-
-
-@cache
-def commit() -> str | None:
-    """The git commit of the checkout that holds this package; None where the package is installed as a copy."""
-    try:
-        _git("ls-files", "--error-unmatch", "__init__.py")  # a copy inside another project's checkout is not tracked
-        changed = _git("status", "--porcelain", "--", ".")
-        return _git("rev-parse", "HEAD") + ("+changes" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", "-C", str(PACKAGE), *words], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 def freshness(record: Mapping[str, Any]) -> Freshness:

@@ -56,6 +56,7 @@ def describe(accelerator: Accelerator, backend: Backend) -> dict[str, Any]:
     device = accelerator.device
     return {
         "device": device.type,
+        **({"instructions": torch.backends.cpu.get_cpu_capability()} if device.type == "cpu" else {}),
         **({"name": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}),
         "processes": accelerator.num_processes,
         "precision": backend.precision,

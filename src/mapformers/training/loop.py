@@ -140,16 +140,6 @@ class Trainer:
                 raise requests.stopped()
         return result[0]
 
-    def measured_at(self, step: int) -> dict[str, Any]:
-        """Train up to a step, save nothing, and return the line of metrics.jsonl that is written there."""
-        self.model.train()
-        with noted() as requests, self._progress() as progress:
-            while self.step < step and not requests:
-                self._one_step(progress)
-            self._evaluate(requests)
-        zero_mean_movement(self.model, False)
-        return self.folder.metrics()[-1]
-
     def _learn(self, progress: TrainingProgress, requests: Requests) -> None:
         """Every step that is left, unless the run is asked to stop."""
         train = self.config.train

@@ -1,0 +1,63 @@
+"""The first steps of a run, computed by whichever mapformers is on the path: run as a script, config in, figures out.
+
+`mapformers confirm` starts it twice, with the sources a run was measured with and with those of now. So it uses only
+what has been there since runs have recorded their sources.
+"""
+
+import hashlib
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+STEPS = 30
+
+
+def shortened(train: Any) -> Any:
+    """A whole run in few steps: warm-up, zero-mean movement, decay and measurements are all passed through."""
+    return replace(
+        train,
+        sequences=STEPS * train.batch_size,
+        warmup_steps=min(train.warmup_steps, STEPS // 6),
+        zero_mean_steps=min(train.zero_mean_steps, STEPS // 3),
+        log_every=STEPS // 6,
+        eval_every=STEPS // 2,
+        eval_sequences=8,
+        final_sequences=8,
+        checkpoint_every=STEPS,
+    )
+
+
+def main() -> None:
+    import torch
+    from rich.console import Console
+
+    from mapformers.plugins import import_inherited_plugins
+    from mapformers.runs.config import RunConfig
+    from mapformers.runs.folder import RunFolder
+    from mapformers.runs.provenance import sources_hash
+    from mapformers.training.loop import Trainer
+
+    import_inherited_plugins()
+    asked = json.load(sys.stdin)
+    torch.set_num_threads(asked["threads"])
+    recorded = RunConfig.from_dict(asked["config"])
+    config = replace(recorded, train=shortened(recorded.train))
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(config, RunFolder.create(Path(folder), config), Console(quiet=True))
+        splits = trainer.run()["splits"]
+        losses = [line["loss"] for line in trainer.folder.metrics() if "split" not in line]
+    weights = hashlib.sha256()
+    for name, tensor in sorted(trainer.model.state_dict().items()):
+        weights.update(name.encode() + tensor.contiguous().cpu().numpy().tobytes())
+    print(
+        json.dumps(
+            {"sources": sources_hash(recorded), "losses": losses, "splits": splits, "weights": weights.hexdigest()}
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
