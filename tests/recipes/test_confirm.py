@@ -1,70 +1,107 @@
-"""Recorded runs outlive a change to the sources if their first part, trained again, agrees to the last digit."""
+"""Recorded runs outlive a change to the sources if old and new sources compute the same, to the last bit."""
 
 import json
+import shutil
 
 import pytest
 from making import run_recipe
 
 from mapformers.cli.main import main
-from mapformers.runs import provenance
+from mapformers.errors import UserError
+from mapformers.launch import confirm
+from mapformers.runs import checkout, provenance
+from mapformers.runs.sources import PACKAGE
+
+AN_UNUSED_NAME = ("model.py", "EMBEDDING_STD = 0.3\n", "EMBEDDING_STD = 0.3\nUNUSED = 1\n")
+ANOTHER_START = ("model.py", "EMBEDDING_STD = 0.3\n", "EMBEDDING_STD = 0.31\n")
+ANOTHER_SPLIT = ("tasks/navigation.py", '{**dense, "p_empty": 0.2}', '{**dense, "p_empty": 0.9}')
+
+
+def old_package(folder, edit):
+    """The package as it might have been: today's with one edit."""
+    shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    if edit is not None:
+        name, now, then = edit
+        file = folder / PACKAGE.name / name
+        text = file.read_text(encoding="utf-8")
+        assert text.count(now) == 1
+        file.write_text(text.replace(now, then), encoding="utf-8")
 
 
 @pytest.fixture
 def measured(mini, tmp_path, monkeypatch):
-    """A record of two runs, after which the sources have changed."""
+    """A record of one run, which ``edited`` makes that of earlier sources."""
     monkeypatch.chdir(tmp_path)
-    run_recipe(mini, tmp_path / "results")
-    monkeypatch.setattr(provenance, "sources_hash", lambda config: "changed")
-    monkeypatch.setattr("mapformers.launch.confirm.sources_hash", lambda config: "changed")
-    return tmp_path / "results" / "mini.json"
+    run_recipe(mini, tmp_path / "results", rows=["MapWM"])
+    file = tmp_path / "results" / "mini.json"
+
+    def edited(edit, recorded=None):
+        old_package(tmp_path / "old", edit)
+        record = json.loads(file.read_text())
+        for run in record["runs"]:
+            then = confirm._first_steps(run, tmp_path / "old")["sources"] if recorded is None else recorded
+            run.update(sources=then, commit="0" * 40)
+        file.write_text(json.dumps(record))
+        monkeypatch.setattr(confirm, "unpack_commit", lambda name, folder: shutil.copytree(tmp_path / "old", folder))
+        return file
+
+    return edited
 
 
 def runs(file):
     return json.loads(file.read_text())["runs"]
 
 
-def test_a_run_that_agrees_is_of_the_new_sources_too(measured, capsys):
-    before = runs(measured)
-    assert [provenance.freshness(run) for run in before] == ["changed", "changed"]
+def test_a_run_is_of_the_new_sources_too_if_they_compute_the_same(measured, capsys):
+    file = measured(AN_UNUSED_NAME)
+    before = runs(file)
+    assert [provenance.freshness(run) for run in before] == ["changed"]
     assert main(["confirm", "mini"]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("as recorded") == 2 and "2 of 2 runs" in printed
-    after = runs(measured)
-    assert [provenance.freshness(run) for run in after] == ["current", "current"]
+    assert "the same weights and figures" in printed and "1 of 1 runs" in printed
+    after = runs(file)
+    assert [provenance.freshness(run) for run in after] == ["current"]
     assert [{k: v for k, v in run.items() if k != "confirmed"} for run in after] == before
     assert main(["confirm", "all", "--results", "results"]) == 0
     assert "0 of 0 runs" in capsys.readouterr().out
 
 
-def test_a_run_that_differs_in_the_last_digit_stays_old(measured, capsys):
-    record = json.loads(measured.read_text())
-    for point in record["runs"][0]["curve"]:
-        point["accuracy"] = (point["accuracy"] or 0.5) * (1 + 2**-50)
-    measured.write_text(json.dumps(record))
+@pytest.mark.parametrize(
+    ("edit", "what"), [(ANOTHER_START, "losses and splits and weights"), (ANOTHER_SPLIT, "in splits.")]
+)
+def test_a_run_stays_old_if_they_compute_something_else(measured, edit, what, capsys):
+    """Also if only what is measured at the end has changed."""
+    file = measured(edit)
     assert main(["confirm", "mini"]) == 1
     printed = capsys.readouterr().out
-    assert "1 of 2 runs" in printed and "recorded 0." in printed
-    assert [provenance.freshness(run) for run in runs(measured)] == ["changed", "current"]
+    assert what in printed and "0 of 1 runs" in printed
+    assert [provenance.freshness(run) for run in runs(file)] == ["changed"]
 
 
-def test_a_figure_of_zero_tells_nothing(measured, capsys):
-    """Both runs are compared where their figure is neither 0 nor 1, if there is such a point."""
-    curves = [
-        [point for point in run["curve"] if point["accuracy"] not in (0, 1)] or run["curve"] for run in runs(measured)
-    ]
-    assert main(["confirm", "mini"]) == 0
-    printed = capsys.readouterr().out
-    assert all(f"after {curve[0]['sequences']} sequences" in printed for curve in curves)
+def test_a_commit_without_the_sources_that_were_measured_is_no_evidence(measured, capsys):
+    measured(AN_UNUSED_NAME, recorded="0123456789abcdef")
+    assert main(["confirm", "mini"]) == 1
+    assert "changes that are in no commit" in capsys.readouterr().out
 
 
 def test_what_cannot_be_compared_is_said(measured, capsys):
-    record = json.loads(measured.read_text())
-    record["runs"][0]["curve"] = []
-    record["runs"][1]["config"]["model"]["layers"][0]["name"] = "gone"
-    measured.write_text(json.dumps(record))
+    file = measured(None, recorded="0123456789abcdef")
+    record = json.loads(file.read_text())
+    record["runs"][0]["config"]["model"]["layers"][0]["name"] = "gone"
+    record["runs"].append({**record["runs"][0], "seed": 7, "commit": None})
+    file.write_text(json.dumps(record))
     assert main(["confirm", "mini"]) == 1
     printed = capsys.readouterr().out
-    assert "no learning curve" in printed and "gone" in printed and "0 of 2" in printed
+    assert "gone" in printed and "names no commit" in printed and "0 of 2" in printed
+
+
+def test_earlier_sources_come_from_the_checkout(tmp_path):
+    if checkout.commit() is None:
+        pytest.skip("the package does not run from a git checkout")
+    checkout.unpack_commit("HEAD", tmp_path / "head")
+    assert (tmp_path / "head" / "mapformers" / "model.py").is_file()
+    with pytest.raises(UserError, match="does not have its commit"):
+        checkout.unpack_commit("0" * 40, tmp_path / "none")
 
 
 @pytest.mark.parametrize("asked", [["nothing"], ["mini", "--jobs", "0"], ["mini", "--results", "elsewhere"], []])
