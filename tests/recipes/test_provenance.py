@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mapformers.plugins import import_plugins
+from mapformers.runs import checkout as checkout_module
 from mapformers.runs import provenance as origin
 from mapformers.runs import sources
 from mapformers.runs.config import RunConfig
@@ -183,7 +184,7 @@ def checkout(tmp_path, monkeypatch):
     package = tmp_path / "src/mapformers"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    monkeypatch.setattr(origin, "PACKAGE", package)
+    monkeypatch.setattr(checkout_module, "PACKAGE", package)
     origin.commit.cache_clear()
     yield tmp_path
     origin.commit.cache_clear()
