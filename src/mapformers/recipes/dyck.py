@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, GridMeasure, Splits
-from mapformers.recipes.paper_tables import IID, TWO
+from mapformers.recipes.paper_tables import IID, TWO, rate
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, GridView, SliceView, TableView
 
@@ -26,17 +26,17 @@ DYCK = register_recipe(
         task="dyck",
         worlds={ONE_LAYER: {}, TWO_LAYERS: TWO},
         rows=(
-            Row("RoPE", "rope"),
-            Row("TAPE", "tape"),
-            Row("CoPE", "cope"),
-            Row("PathAtt", "path"),
-            Row("MapWM", "mapwm"),
-            Row("MapEM-os", "mapem", {"attend": "os"}),
-            Row("MapEM-s", "mapem", {"attend": "s"}),
-            Row("LSTM", "lstm"),
-            Row("Stack-RNN", "stack-rnn"),
-            Row("RoPE, next token", "rope", {"loss": "next-token"}),
-            Row("MapWM, next token", "mapwm", {"loss": "next-token"}),
+            Row("RoPE", "rope", at_cpu=rate(3e-3)),
+            Row("TAPE", "tape", at_cpu=rate(3e-3)),
+            Row("CoPE", "cope", at_cpu=rate(1e-3)),
+            Row("PathAtt", "path", at_cpu=rate(1e-3)),
+            Row("MapWM", "mapwm", at_cpu=rate(3e-3)),
+            Row("MapEM-os", "mapem", {"attend": "os"}, at_cpu=rate(3e-3)),
+            Row("MapEM-s", "mapem", {"attend": "s"}, at_cpu=rate(1e-3)),
+            Row("LSTM", "lstm", at_cpu=rate(3e-3)),
+            Row("Stack-RNN", "stack-rnn", at_cpu=rate(3e-3)),
+            Row("RoPE, next token", "rope", {"loss": "next-token"}, at_cpu=rate(3e-3)),
+            Row("MapWM, next token", "mapwm", {"loss": "next-token"}, at_cpu=rate(3e-3)),
         ),
         measures=(Splits(SPLITS, metric="f1", also=("closer_accuracy",)), Curve("f1"), F1, CLOSER),
         views=(
