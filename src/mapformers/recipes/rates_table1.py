@@ -4,9 +4,9 @@ With 128 symbols no row has learned anything within a fifth of its budget, so th
 """
 
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import IID
+from mapformers.recipes.paper_tables import IID, TURNS
 from mapformers.recipes.rates_table2 import RATES
-from mapformers.recipes.recipe import Recipe, register_recipe
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.table1 import TABLE1
 from mapformers.recipes.views import TableView
 
@@ -18,7 +18,7 @@ RATES_TABLE1 = register_recipe(
         task="selective-copy",
         worlds={WORLD: {"n_symbols": 32, "n_blanks": 32}},
         at_cpu={WORLD: {"sequences": 16_000}},
-        rows=TABLE1.rows,
+        rows=(*TABLE1.rows, Row("MapWM, ω_max 2π", "mapwm", TURNS)),
         seeds=(100,),
         sweep={"lr": RATES},
         measures=(Splits({IID: "IID"}), Curve()),

@@ -123,7 +123,7 @@ class SelectiveCopy(Task[SelectiveCopySettings]):
     def model_defaults(self) -> dict[str, Any]:
         """The paper's sizes, and its temperature of 0.90, which we read as that of attention.
 
-        ``base`` is 512 at the paper's lengths. ``npos`` is for CoPE, which counts up to n_symbols positions between an
+        ``base`` is 512 at the paper's lengths, and ``omega_max`` 1, as in navigation (docs/fidelity.md). ``npos`` is for CoPE, which counts up to n_symbols positions between an
         answer and its source and so needs more than its usual 64.
         """
         return {
@@ -132,7 +132,8 @@ class SelectiveCopy(Task[SelectiveCopySettings]):
             "d_model": 128,
             "head_dim": 64,
             "rank": 2,
-            "base": float(max(2, 2 * self.settings.prompt)),
+            "omega_max": 1.0,
+            "base": float(max(7, 2 * self.settings.prompt)),  # 2π at the least
             "npos": 2 * self.settings.n_symbols,
             "attn_temperature": 0.9,
         }
