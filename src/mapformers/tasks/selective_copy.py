@@ -123,8 +123,9 @@ class SelectiveCopy(Task[SelectiveCopySettings]):
     def model_defaults(self) -> dict[str, Any]:
         """The paper's sizes, and its temperature of 0.90, which we read as that of attention.
 
-        ``base`` is 512 at the paper's lengths, and ``omega_max`` 1, as in navigation (docs/fidelity.md). ``npos`` is for CoPE, which counts up to n_symbols positions between an
-        answer and its source and so needs more than its usual 64.
+        ``base`` is 512 at the paper's lengths, and ``omega_max`` 1, as in navigation (docs/fidelity.md). ``npos`` is
+        for CoPE, which counts up to n_symbols positions between an answer and its source and so needs more than its
+        usual 64.
         """
         return {
             "n_layers": 2,
