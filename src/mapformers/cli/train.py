@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from mapformers.errors import require
 from mapformers.evaluation import player_scores
 from mapformers.model import LayerSpec
 from mapformers.modules.layer import LAYERS
+from mapformers.runs import checkpoint
 from mapformers.runs.config import Backend, RunConfig, Scale, TrainConfig
 from mapformers.runs.folder import RunFolder
 from mapformers.tasks import TASKS
@@ -56,7 +58,8 @@ class Choice:
     overwrite: bool = False
     """Start anew although the folder holds a run; its files are removed, and no others."""
     threads: int | None = None
-    """Threads to compute on (one per core unless given); fewer are faster where the cores are busy."""
+    """Threads to compute on; fewer are faster where the cores are busy. Unless given: one per core, and with --resume
+    as many as before."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ def train_asked(asked: "Asked") -> int:
     folder = choice.out or default_folder(composed or asked.compose())
     if choice.resume and has_something_to_resume(folder, asked):
         config = check_same_run(folder, asked)
-        result = resume_run(folder, console)
+        with use_threads(threads_of(folder, choice)):
+            result = resume_run(folder, console)
     else:
         config = composed or asked.compose()
         result = start_run(config, folder, console, overwrite=choice.overwrite)
@@ -200,6 +204,13 @@ def has_something_to_resume(folder: Path, asked: Asked) -> bool:
     unnamed = f"{folder} is not a run folder yet: to start a run there, name its --task and --model."
     require(named or run.config_file.exists(), unnamed)
     return run.has_checkpoint() or not named
+
+
+def threads_of(folder: Path, choice: Choice) -> int | None:
+    """As many as the run was computed on so far, unless the user says otherwise or the machine has fewer cores."""
+    said = choice.threads is not None or "OMP_NUM_THREADS" in os.environ
+    before = None if said else checkpoint.threads(folder / "checkpoints")
+    return before if before is not None and before <= (os.cpu_count() or 1) else None
 
 
 def check_same_run(folder: Path, asked: Asked) -> RunConfig:

@@ -30,7 +30,7 @@ def save(
     part = folder / f".{target.name}.part"
     shutil.rmtree(part, ignore_errors=True)
     files = {WEIGHTS: safetensors.torch.save(_separate(model.state_dict()))}
-    facts: dict[str, Any] = {"step": step}
+    facts: dict[str, Any] = {"step": step, "threads": torch.get_num_threads()}
     if optimizer is not None:
         files[OPTIMIZER] = safetensors.torch.save(moments.by_name(optimizer, model))
         untouched = moments.untouched(optimizer, model)
@@ -127,6 +127,15 @@ def manifest(path: Path) -> dict[str, Any]:
     return data
 
 
+def threads(folder: Path) -> int | None:
+    """On how many threads the run was computed up to its newest checkpoint; None where that is not known."""
+    try:
+        number = manifest(_steps(folder)[-1]).get("threads")
+    except (OSError, LookupError, AttributeError, ValueError, RecursionError):
+        return None
+    return number if type(number) is int and number >= 1 else None
+
+
 def is_there(folder: Path) -> bool:
     """Whether any step was saved, whole or not."""
     return bool(_steps(folder))
@@ -166,9 +175,10 @@ def _fault(path: Path) -> str | None:
 
 
 def _is_of_step(facts: dict[str, Any], path: Path) -> bool:
-    """Whether a manifest has the step that its folder is named after, and the seconds the run had taken by then."""
+    """Whether a manifest has the step that its folder is named after, and what the run had taken to get there."""
     step, seconds, untouched = facts["step"], facts["seconds"], facts.get("untouched", [])
     numbers = type(step) is int and type(seconds) in (int, float) and 0 <= seconds < FOREVER
+    numbers = numbers and type(facts.get("threads", 1)) is int and facts.get("threads", 1) >= 1
     words = isinstance(untouched, list) and all(isinstance(name, str) for name in untouched)
     return numbers and words and path.name == _path(path.parent, step).name
 

@@ -5,11 +5,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from torch import nn
 
 from mapformers.errors import require
 from mapformers.model import LayerSpec
+from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig, Scale
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.run import Run, load
@@ -93,6 +95,8 @@ def resume_run(
     trainer = Trainer(config, folder, console, title or title_of(config), model)
     with _owned(folder):
         trainer.restore()
+        if trainer.is_main and trainer.accelerator.device.type == "cpu":
+            _say_other_threads(trainer.console, checkpoint.threads(folder.checkpoints), trainer.step)
         return trainer.run()
 
 
@@ -104,6 +108,22 @@ def resume(run_dir: str | Path, model: nn.Module | None = None, console: Console
     require(isinstance(run_dir, str | Path), f"A run is resumed by the path of its folder, not by {run_dir!r}.")
     resume_run(Path(run_dir), console, model=model)
     return load(run_dir, model)
+
+
+def _say_other_threads(console: Console, before: int | None, step: int) -> None:
+    """Sums are split between threads, so that another number of them rounds otherwise."""
+    now = torch.get_num_threads()
+    if before not in (None, now):
+        console.print(
+            f"Up to step {step} this run was computed on {_threads(before)} and goes on with {now}: its figures will "
+            f"differ in their last digits from those of a run on either (--threads {before} avoids that).",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _threads(number: int | None) -> str:
+    return "1 thread" if number == 1 else f"{number} threads"
 
 
 def title_of(config: RunConfig) -> str:
