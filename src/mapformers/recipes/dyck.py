@@ -86,6 +86,6 @@ DYCK = register_recipe(
             ),
         ),
         finding=f"At length 128 and depth 12 one layer of MapWM has an F1 of {{MapWM | {ONE_LAYER} | ood-long-deep}}, "
-        f"two layers of RoPE {{RoPE | {TWO_LAYERS} | ood-long-deep}}.",
+        f"one layer of RoPE {{RoPE | {ONE_LAYER} | ood-long-deep}}.",
     )
 )

@@ -1,6 +1,7 @@
 """`rates-dyck`: each row of `dyck` at three learning rates, on seed 100 and a quarter of the budget (to choose).
 
-The choice is by closer accuracy, with one layer, and holds for both depths: F1 is too lenient to tell rates apart.
+The choice is by closer accuracy, with one layer, and holds for both depths: F1 is too lenient to tell rates apart. A
+second layer costs much and decides only where one layer does not (RoPE).
 """
 
 from mapformers.recipes.dyck import DYCK
