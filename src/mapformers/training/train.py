@@ -13,7 +13,7 @@ from mapformers.model import LayerSpec
 from mapformers.runs.config import RunConfig, Scale
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.run import Run, load
-from mapformers.training.backend import is_main_process
+from mapformers.training.backend import is_main_process, lost_processes_told
 from mapformers.training.loop import Trainer
 
 
@@ -79,7 +79,7 @@ def start_run(
         folder.require_free(overwrite)
     # Built before the folder is made: what cannot be built leaves none.
     trainer = Trainer(config, folder, console, title or title_of(config), model)
-    with _owned(folder):
+    with _owned(folder), lost_processes_told(trainer.resumed_by):
         if trainer.is_main:
             RunFolder.create(out, config, overwrite)
         return trainer.run()
@@ -91,7 +91,7 @@ def resume_run(
     """Go on with the run in a folder from its newest whole checkpoint."""
     folder, config = RunFolder.open(out)
     trainer = Trainer(config, folder, console, title or title_of(config), model)
-    with _owned(folder):
+    with _owned(folder), lost_processes_told(trainer.resumed_by):
         trainer.restore()
         return trainer.run()
 
