@@ -1,4 +1,4 @@
-"""The Slurm script of docs/many-machines.md, run by bash with a Slurm and a `torchrun` that only say what they are told."""
+"""The Slurm script of docs/many-machines.md, with a Slurm and a `torchrun` that only write down what they are told."""
 
 import os
 import re

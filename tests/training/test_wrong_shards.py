@@ -1,4 +1,4 @@
-"""Checkpoints in shards that are damaged, or whose checksums are right and whose content is not; nothing is unpickled."""
+"""Shards that are damaged, or whose checksums are right and whose content is not; nothing is ever unpickled."""
 
 import json
 import pickle
@@ -12,8 +12,19 @@ import torch
 import mapformers as mf
 from mapformers.cli.main import main
 from mapformers.runs import checkpoint
-from runs import copy, newest, run, run_in_two_processes, splits
-from test_wrong_moments import Trap, edit_manifest, sha256
+from runs import (
+    Trap,
+    command,
+    copy,
+    edit_manifest,
+    ended,
+    newest,
+    run,
+    run_in_two_processes,
+    sha256,
+    splits,
+    start_two,
+)
 
 OFFSETS = "DCP_SHARDING_INFO"
 FIRST, SECOND = (f"shard-0000{number}-model-00001-of-00001.safetensors" for number in (1, 2))
@@ -21,11 +32,11 @@ FIRST, SECOND = (f"shard-0000{number}-model-00001-of-00001.safetensors" for numb
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """A run of two processes that ended at the checkpoint of step 10; the one before it is of step 5."""
+    """A run of two processes that ended at the checkpoint of step 10, and beside it the same at its end."""
     place = tmp_path_factory.mktemp("stopped")
-    folder = run_in_two_processes(place / "run", sharding="full", checkpoint_every=5)
-    (folder / "result.json").rename(place / "result.json")
-    shutil.copytree(newest(folder), place / "step-00000012")
+    whole = run_in_two_processes(place / "whole", sharding="full")
+    folder = copy(whole, place / "run")
+    (folder / "result.json").unlink()
     shutil.rmtree(newest(folder))
     return folder
 
@@ -40,9 +51,9 @@ def resume(folder):
 
 
 def test_one_process_reads_them_and_goes_on(folder, stopped):
-    assert [path.name for path in checkpoint._steps(folder / "checkpoints")] == ["step-00000005", "step-00000010"]
+    assert newest(folder).name == "step-00000010"
     assert resume(folder) == 0
-    assert splits(folder) == json.loads((stopped.parent / "result.json").read_text())["splits"]
+    assert splits(folder) == splits(stopped.with_name("whole"))
 
 
 def cut(file):
@@ -65,19 +76,25 @@ def add_another(file):
 
 @pytest.mark.parametrize("damage", [cut, flip_a_bit, remove, add_another])
 @pytest.mark.parametrize("place", ["weights", "optimizer"])
-def test_damage_is_named_and_the_checkpoint_before_is_used(folder, place, damage):
+def test_damage_is_named(folder, place, damage):
     damage(newest(folder) / place / SECOND)
     path, complaints = checkpoint.latest(folder / "checkpoints")
-    assert path == folder / "checkpoints/step-00000005"
+    assert path is None
     assert len(complaints) == 1 and str(newest(folder)) in complaints[0] and "damaged" in complaints[0]
-    assert mf.load(folder).step == 5
+
+
+def test_the_checkpoint_before_a_damaged_one_is_used(stopped, tmp_path):
+    folder = copy(stopped.with_name("whole"), tmp_path / "run")
+    assert mf.load(folder).step == 12
+    flip_a_bit(newest(folder) / "optimizer" / SECOND)
+    assert mf.load(folder).step == 10
 
 
 def test_all_shards_missing_is_damage_too(folder):
     shutil.rmtree(newest(folder) / "optimizer")
     (newest(folder) / "optimizer").mkdir()
     edit_manifest(folder, lambda told: [told["sha256"].pop(f"optimizer/{name}") for name in (FIRST, SECOND)])
-    assert mf.load(folder).step == 5
+    assert checkpoint.latest(folder / "checkpoints")[0] is None
 
 
 def rewrite(folder, place, change, name=SECOND):
@@ -110,7 +127,7 @@ WRONG = {
         lambda t, o: (t.update(tail=torch.zeros(2)), o.update(tail={"saved_offsets": [0]})),
         "tail is no tensor of the model",
     ),
-    "moments of another shape": ("optimizer", lambda t, o: t.update({MEAN: t[MEAN][:-1].clone()}), f"{MEAN} is float32"),
+    "moments of another shape": ("optimizer", lambda t, o: t.update({MEAN: t[MEAN][:-1].clone()}), f"{MEAN} is float"),
     "negative squares": ("optimizer", lambda t, o: t[SQUARE].fill_(-1.0), f"{SQUARE} is a mean of squares"),
     "not a number": ("optimizer", lambda t, o: t[MEAN].fill_(torch.nan), f"{MEAN} holds NaN"),
     "moments too many": (
@@ -151,11 +168,9 @@ def test_the_index_that_the_library_would_unpickle_is_never_read(folder):
 
 def test_a_shared_run_refuses_wrong_moments_on_all_processes(folder):
     """Only the second process reads the part that is wrong."""
-    from runs import command, ended, start_two
-
     rewrite(folder, "optimizer", lambda t, o: t[MEAN].fill_(torch.nan))
     log = folder.with_suffix(".log")
-    both = start_two(command(out=folder, sharding="full", checkpoint_every=5, resume=True), log)
+    both = start_two(command(out=folder, sharding="full", resume=True), log)
     assert [ended(process) for process in both] == [2, 2]
     assert log.read_text().count(f"optimizer does not fit the model: {MEAN} holds NaN; remove that folder") == 2
 

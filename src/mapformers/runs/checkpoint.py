@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mapformers.errors import UserError
-from mapformers.files import flush_folder, write_atomically, write_json
+from mapformers.files import flush_folder, sha256, write_atomically, write_json
 from mapformers.runs import moments
 
 KEPT = 2  # checkpoints of a run
@@ -166,11 +166,19 @@ def load_weights(path: Path, model: nn.Module) -> None:
         if place.is_dir() or is_sharded(model):
             from mapformers.runs import shards
 
-            return shards.read(place, model.state_dict())
-        weights = safetensors.torch.load_file(path / WEIGHTS)
-        model.load_state_dict({_present_name(name): tensor for name, tensor in weights.items()})
-    except (*moments.UNREADABLE, moments.Unfit, RuntimeError) as error:
+            shards.read(place, model.state_dict())
+        else:
+            _load_whole(place, model)
+    except (*moments.UNREADABLE, moments.Unfit) as error:
         raise UserError(f"The weights in {path} do not fit the model of its config.json: {_cause(error)}.") from None
+
+
+def _load_whole(file: Path, model: nn.Module) -> None:
+    try:
+        weights = safetensors.torch.load_file(file)
+        model.load_state_dict({_present_name(name): tensor for name, tensor in weights.items()})
+    except RuntimeError as error:
+        raise moments.Unfit(_cause(error)) from None
 
 
 def _present_name(name: str) -> str:
@@ -246,7 +254,7 @@ def _fault(path: Path) -> str | None:
         if not _is_of_step(facts, path):
             return f"{MANIFEST} is not what was written"
         for name in _files(path, facts["sha256"]):
-            if _sha256(path / name) != facts["sha256"][name]:
+            if sha256(path / name) != facts["sha256"][name]:
                 return f"{name} is not what was written"
     except (OSError, LookupError, TypeError, ValueError, RecursionError):
         return "files are missing or cut short"
@@ -267,11 +275,6 @@ def _files(path: Path, listed: dict[str, str]) -> list[str]:
         else:
             files.append(name)
     return files
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _is_of_step(facts: dict[str, Any], path: Path) -> bool:

@@ -5,7 +5,6 @@ is used instead: one file for each process, in whose header stand the offsets of
 number of processes can read what another number wrote, and one can read it without being part of a group.
 """
 
-import hashlib
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from torch.distributed.checkpoint.filesystem import FileSystem
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from mapformers.files import flush_folder
+from mapformers.files import errors_naming, flush_folder, sha256
 from mapformers.runs import moments
 from mapformers.runs.moments import UNREADABLE, Unfit, is_shard, local
 
@@ -41,10 +40,8 @@ def write(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, str]:
 
     Returns the SHA-256 of every file by its name, on every process.
     """
-    with _own_errors():
-        dcp.save(
-            _separate(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True)
-        )
+    with errors_naming(folder), _own_errors():
+        dcp.save(_separate(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
     own = {file.name: sha256(file) for file in folder.glob(f"shard-{dist.get_rank() + 1:05d}-*")}
     flush_folder(folder)
     return {name: checksum for part in everyone(own) for name, checksum in part.items()}
@@ -173,11 +170,6 @@ def agreed(action: Any, together: bool) -> None:
     for said in everyone(fault) if together else [fault]:
         if said is not None:
             raise Unfit(said)
-
-
-def sha256(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import DynamoBackend, GradientAccumulationPlugin, ProjectConfiguration
-
 from torch import nn
 
 from mapformers.errors import UserError, require

@@ -5,6 +5,7 @@ fit into the memory of one device, but for its largest layer; the price is that 
 """
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import torch
 import torch.distributed as dist
@@ -23,11 +24,14 @@ def shard(model: nn.Module, device: torch.device) -> nn.Module:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+    needs = "--sharding full needs a torch that can write shards as safetensors (2.9 or newer); leave it out."
+    require(find_spec("torch.distributed.checkpoint.hf_storage") is not None, needs)
     for name, parameter in model.named_parameters():
         remedy = "give it the shape (1,), or leave out --sharding full"
         require(parameter.dim() > 0, f"{name} is a single number, which cannot be shared out; {remedy}.")
     model.to(device)
-    for tensor in model.state_dict().values():
+    for name, tensor in model.state_dict().items():
+        require(isinstance(tensor, torch.Tensor), f"{name} of the model's state is no tensor; make it a buffer.")
         dist.broadcast(tensor, src=0)  # a module of one's own may have started otherwise elsewhere
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
