@@ -88,7 +88,8 @@ def is_shard(value: Tensor) -> bool:
 
 def local(value: Tensor) -> Tensor:
     """This process's part of a sharded tensor; any other as it is."""
-    return value.to_local() if is_shard(value) else value  # type: ignore[no-any-return,operator]
+    part: Tensor = value.to_local() if is_shard(value) else value  # type: ignore[attr-defined]
+    return part
 
 
 def _kind(value: Tensor) -> str:

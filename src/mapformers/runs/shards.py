@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystem
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from mapformers.files import errors_naming, flush_folder, sha256
 from mapformers.runs import moments
@@ -41,7 +42,7 @@ def write(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, str]:
     Returns the SHA-256 of every file by its name, on every process.
     """
     with errors_naming(folder), _own_errors():
-        dcp.save(_separate(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+        save(_separate(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
     own = {file.name: sha256(file) for file in folder.glob(f"shard-{dist.get_rank() + 1:05d}-*")}
     flush_folder(folder)
     return {name: checksum for part in everyone(own) for name, checksum in part.items()}
@@ -122,7 +123,7 @@ def _is_whole(stored: TensorStorageMetadata) -> bool:
 def _fill(tensors: Mapping[str, Tensor], place: Path, sharded: bool) -> None:
     with _own_errors(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # by no_dist, as meant
-        dcp.load(dict(tensors), storage_reader=_reader(place), no_dist=not sharded)
+        load(dict(tensors), storage_reader=_reader(place), no_dist=not sharded)
 
 
 def _reader(place: Path) -> HuggingFaceStorageReader:
