@@ -215,6 +215,13 @@ def test_layers_are_the_elements_of_the_outermost_lists():
     assert list(layers_of(nested)) == [nested[0][0]]
 
 
+def test_a_shared_model_is_not_compiled(tmp_path, capsys):
+    assert main(command(out=tmp_path / "run", compile=True, **FULL)) == 2
+    told = "mapformers: --sharding full and --compile do not go together yet; leave out one of them.\n"
+    assert capsys.readouterr().err == told
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_parameter_that_is_a_single_number_is_refused():
     model = torch.nn.Module()
     model.gain = torch.nn.Parameter(torch.tensor(1.0))

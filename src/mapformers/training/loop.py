@@ -28,7 +28,7 @@ from mapformers.stages import watched_by
 from mapformers.tasks import Batch, Metric
 from mapformers.training.backend import describe, is_main_process, prepare, start, tracking
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
-from mapformers.training.sharding import shard
+from mapformers.training.sharding import let_go, shard
 from mapformers.training.zero_mean import zero_mean_movement
 
 
@@ -312,7 +312,7 @@ class Trainer:
         finally:
             handle.remove()
             if self.sharded:
-                self.model.reshard()  # what the last forward put together, no backward has let go
+                let_go(self.model)
 
     def _write(self, record: dict[str, Any], where: str) -> None:
         """One line of metrics.jsonl, and the same to the trackers."""

@@ -6,6 +6,7 @@ fit into the memory of one device, but for its largest layer; the price is that 
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -40,6 +41,11 @@ def shard(model: nn.Module, device: torch.device) -> nn.Module:
     whole = [name for name, parameter in model.named_parameters() if not is_shard(parameter)]
     assert not whole, f"every process would hold all of {', '.join(whole)}"
     return model
+
+
+def let_go(model: Any) -> None:
+    """Keep this process's share alone: what a forward has put together stays so until a backward, if there is one."""
+    model.reshard()
 
 
 def layers_of(module: nn.Module) -> Iterator[nn.Module]:
