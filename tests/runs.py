@@ -1,6 +1,7 @@
 """What the tests of training share: tiny runs, here or in processes of their own, and how two of them compare."""
 
 import contextlib
+import hashlib
 import io
 import itertools
 import json
@@ -18,6 +19,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import pytest
+import safetensors
 import safetensors.torch
 import torch
 from rich.console import Console
@@ -78,7 +81,7 @@ def _command_line(
 
 
 def ended(process: BaseProcess) -> int | None:
-    process.join(60)
+    process.join(120)
     return process.exitcode
 
 
@@ -89,11 +92,12 @@ def kill(process: BaseProcess) -> None:
     assert ended(process) == -signal.SIGKILL
 
 
-def wait_for_step(process: BaseProcess, folder: Path, step: int) -> None:
+def wait_for_step(process: BaseProcess | subprocess.Popen[bytes], folder: Path, step: int) -> None:
     """Until metrics.jsonl has a line for a step."""
     mark, file = f'{{"step": {step}, ', folder / "metrics.jsonl"
     while not (file.exists() and mark in file.read_text()):
-        assert process.is_alive(), f"it ended before step {step}"
+        alive = process.poll() is None if isinstance(process, subprocess.Popen) else process.is_alive()
+        assert alive, f"it ended before step {step}"
         time.sleep(0.001)
 
 
@@ -146,7 +150,23 @@ def launch(launcher: Sequence[str], line: Sequence[str]) -> subprocess.Completed
     """`python -m launcher -m mapformers line`, as a person would start it."""
     words = [sys.executable, "-m", *launcher, "-m", "mapformers", *line]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def torchrun(line: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """`torchrun` with two processes of `mapformers`; what they and it print is in ``log``."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    words = [*launcher, "--master-port", str(free_port()), "-m", "mapformers", *line]
+    with log.open("ab") as file:
+        return subprocess.Popen(words, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=file, stderr=file)
+
+
+def workers(launcher: subprocess.Popen[bytes]) -> list[int]:
+    """The processes that a launcher has started, by their rank."""
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    told = {pid: Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in children}
+    ranks = {int(word[5:]): int(pid) for pid, words in told.items() for word in words if word.startswith(b"RANK=")}
+    return [ranks[rank] for rank in sorted(ranks)]
 
 
 def free_port() -> int:
@@ -157,6 +177,11 @@ def free_port() -> int:
 
 def newest(folder: Path) -> Path:
     return max(folder.glob("checkpoints/step-*"))
+
+
+def tensor_files(folder: Path) -> list[Path]:
+    """Weights and optimiser of the newest checkpoint, each as one file or as shards."""
+    return sorted(newest(folder).rglob("*.safetensors"))
 
 
 def weights(folder: Path) -> dict[str, Tensor]:
@@ -180,14 +205,25 @@ def splits(folder: Path) -> dict[str, Any]:
 def assert_same_run(one: Path, other: Path) -> None:
     """Weights, optimiser and every figure are the same to the last bit."""
     assert newest(one).name == newest(other).name
-    ours, theirs = weights(one), weights(other)
+    for name, tensor in weights(one).items():
+        assert torch.equal(tensor, weights(other)[name]), name
+    ours, theirs = ({str(file.relative_to(newest(f))): file for file in tensor_files(f)} for f in (one, other))
     assert ours.keys() == theirs.keys()
-    for name, tensor in ours.items():
-        assert torch.equal(tensor, theirs[name]), name
-    for name in ("weights.safetensors", "optimizer.safetensors"):
-        assert (newest(one) / name).read_bytes() == (newest(other) / name).read_bytes(), name
+    for name, file in ours.items():
+        if "shard" in name:  # the words of its header come in any order
+            assert_same_shard(file, theirs[name])
+        else:
+            assert file.read_bytes() == theirs[name].read_bytes(), name
     assert metrics(one) == metrics(other)
     assert splits(one) == splits(other)
+
+
+def assert_same_shard(one: Path, other: Path) -> None:
+    with safetensors.safe_open(one, "pt") as ours, safetensors.safe_open(other, "pt") as theirs:
+        assert ours.metadata() == theirs.metadata()
+        assert set(ours.keys()) == set(theirs.keys())
+        for name in ours.keys():  # noqa: SIM118
+            assert torch.equal(ours.get_tensor(name), theirs.get_tensor(name)), name
 
 
 def largest_difference(one: Path, other: Path) -> float:
@@ -195,6 +231,25 @@ def largest_difference(one: Path, other: Path) -> float:
     ours, theirs = weights(one), weights(other)
     assert {name: t.shape for name, t in ours.items()} == {name: t.shape for name, t in theirs.items()}
     return max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
+
+
+def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what the newest checkpoint says of itself."""
+    file = newest(folder) / "manifest.json"
+    facts = json.loads(file.read_text())
+    change(facts)
+    file.write_text(json.dumps(facts))
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Trap:
+    """What a pickle could do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pytest.fail, ("it was unpickled",)
 
 
 def copy(folder: Path, to: Path) -> Path:

@@ -1,5 +1,6 @@
 """Files that are either whole or not there."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -28,6 +29,12 @@ def write_atomically(path: Path, content: bytes) -> None:
             part.unlink()
         raise
     flush_folder(path.parent)
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, which is read piece by piece."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

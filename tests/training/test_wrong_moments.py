@@ -1,6 +1,5 @@
 """An optimiser's file whose checksum is right and whose content is not: one sentence, before any step is taken."""
 
-import hashlib
 import json
 import pickle
 
@@ -11,7 +10,7 @@ import torch
 import mapformers as mf
 from mapformers.cli.main import main
 from mapformers.training.train import resume_run as resume
-from runs import assert_same_run, copy, newest, quiet, run
+from runs import Trap, assert_same_run, copy, edit_manifest, newest, quiet, run, sha256
 
 MEAN, SQUARE, STEP = (f"head.weight.{key}" for key in ("exp_avg", "exp_avg_sq", "step"))
 
@@ -34,17 +33,6 @@ def rewrite(folder, content):
     path = newest(folder)
     (path / "optimizer.safetensors").write_bytes(content)
     edit_manifest(folder, lambda facts: facts["sha256"].update({"optimizer.safetensors": sha256(content)}))
-
-
-def edit_manifest(folder, change):
-    file = newest(folder) / "manifest.json"
-    facts = json.loads(file.read_text())
-    change(facts)
-    file.write_text(json.dumps(facts))
-
-
-def sha256(content):
-    return hashlib.sha256(content).hexdigest()
 
 
 def tensors_of(folder):
@@ -88,13 +76,6 @@ def test_wrong_content_is_one_sentence(stopped, tmp_path, capsys, case):
     told = capsys.readouterr().err
     assert told.startswith(f"mapformers: {newest(folder)}/optimizer.safetensors does not fit the model: "), told
     assert sentence in told and told.count("\n") == 1 and "remove that folder" in told
-
-
-class Trap:
-    """What a pickle could do."""
-
-    def __reduce__(self):
-        return pytest.fail, ("it was unpickled",)
 
 
 @pytest.mark.parametrize("content", [pickle.dumps(Trap()), b"", b"\x00" * 64, b"PK\x03\x04" * 40], ids=str)

@@ -1,4 +1,7 @@
-"""Checkpoints: a folder per step, complete or absent, weights and optimiser as safetensors, never a pickle."""
+"""Checkpoints: a folder per step, complete or absent, weights and optimiser as safetensors, never a pickle.
+
+Each of the two is one file, or a folder of shards (`runs/shards.py`) where several processes share the model out.
+"""
 
 import hashlib
 import json
@@ -11,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mapformers.errors import UserError
-from mapformers.files import flush_folder, write_atomically, write_json
+from mapformers.files import flush_folder, sha256, write_atomically, write_json
 from mapformers.runs import moments
 
 KEPT = 2  # checkpoints of a run
@@ -30,11 +33,9 @@ def save(
     part = folder / f".{target.name}.part"
     shutil.rmtree(part, ignore_errors=True)
     files = {WEIGHTS: safetensors.torch.save(_separate(model.state_dict()))}
-    facts: dict[str, Any] = {"step": step, "threads": torch.get_num_threads()}
     if optimizer is not None:
         files[OPTIMIZER] = safetensors.torch.save(moments.by_name(optimizer, model))
-        untouched = moments.untouched(optimizer, model)
-        facts |= {"untouched": untouched} if untouched else {}
+    facts = _facts(step, model, optimizer)
     facts["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     try:
         part.mkdir(parents=True)
@@ -44,6 +45,70 @@ def save(
     except BaseException:  # a full disk: what it has room for is left to others
         shutil.rmtree(part, ignore_errors=True)
         raise
+    return _publish(part, target)
+
+
+def save_shards(
+    folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, extra: dict[str, Any], last: bool
+) -> None:
+    """The same of a model that is sharded, by all processes together: each writes its part of weights and moments.
+
+    ``last``: the weights are written as one file, which is what the end of a run leaves for everyone.
+    """
+    from mapformers.runs import shards
+
+    target = _path(folder, step)
+    part = folder / f".{target.name}.part"
+    first = torch.distributed.get_rank() == 0
+    if first:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+    shards.everyone("the folder is there")
+    try:
+        files = _write_whole(part, model) if last else _write_shards(part, WEIGHTS, model.state_dict())
+        files |= _write_shards(part, OPTIMIZER, moments.by_name(optimizer, model))
+        if first:
+            write_json(part / MANIFEST, {**_facts(step, model, optimizer), "sha256": files, **extra})
+            _publish(part, target)
+    except BaseException:
+        if first:
+            shutil.rmtree(part, ignore_errors=True)
+        raise
+    shards.everyone("the checkpoint is there")
+
+
+def _write_whole(part: Path, model: nn.Module) -> dict[str, str]:
+    """The weights of a sharded model as one file, written by the first process."""
+    from mapformers.runs import shards
+
+    whole = shards.whole_state(model)
+    if not whole:
+        return {}
+    content = safetensors.torch.save(_separate(whole))
+    write_atomically(part / WEIGHTS, content)
+    return {WEIGHTS: hashlib.sha256(content).hexdigest()}
+
+
+def _write_shards(part: Path, name: str, tensors: dict[str, Any]) -> dict[str, str]:
+    from mapformers.runs import shards
+
+    folder = _shards_of(name)
+    return {f"{folder}/{file}": checksum for file, checksum in shards.write(tensors, part / folder).items()}
+
+
+def _facts(step: int, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
+    untouched = [] if optimizer is None else moments.untouched(optimizer, model)
+    return {"step": step, **({"untouched": untouched} if untouched else {})}
+
+
+def _shards_of(name: str) -> str:
+    """The folder that stands for a file where it is in shards."""
+    return Path(name).stem
+
+
+def _publish(part: Path, target: Path) -> Path:
+    """Give a whole checkpoint its name by one rename, and remove those that are older than the last."""
+    folder = target.parent
     if target.exists():
         _remove(target)
     part.replace(target)
@@ -95,11 +160,25 @@ def _remove(path: Path) -> None:
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
+    """Put the weights of a checkpoint into a model; either of them may be sharded."""
+    place = _place(path, WEIGHTS)
     try:
-        weights = safetensors.torch.load_file(path / WEIGHTS)
-        model.load_state_dict({_present_name(name): tensor for name, tensor in weights.items()})
-    except (*moments.UNREADABLE, RuntimeError) as error:
+        if place.is_dir() or is_sharded(model):
+            from mapformers.runs import shards
+
+            shards.read(place, model.state_dict())
+        else:
+            _load_whole(place, model)
+    except (*moments.UNREADABLE, moments.Unfit) as error:
         raise UserError(f"The weights in {path} do not fit the model of its config.json: {_cause(error)}.") from None
+
+
+def _load_whole(file: Path, model: nn.Module) -> None:
+    try:
+        weights = safetensors.torch.load_file(file)
+        model.load_state_dict({_present_name(name): tensor for name, tensor in weights.items()})
+    except RuntimeError as error:
+        raise moments.Unfit(_cause(error)) from None
 
 
 def _present_name(name: str) -> str:
@@ -111,15 +190,33 @@ def _present_name(name: str) -> str:
 
 def load_optimizer(path: Path, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
     """Put the moments back, once each is known to be what a step of this model left."""
-    if not (path / OPTIMIZER).exists():
+    place = _place(path, OPTIMIZER)
+    if not place.exists():
         raise UserError(f"{path} holds weights alone: it can be measured, but training cannot go on from it.")
     facts = manifest(path)
+    state = facts["step"], facts.get("untouched", [])
     try:
-        found = safetensors.torch.load((path / OPTIMIZER).read_bytes())
-        moments.restore(found, optimizer, model, facts["step"], facts.get("untouched", []))
+        if place.is_dir() or is_sharded(model):
+            from mapformers.runs import shards
+
+            parts = shards.read_moments(place, model)
+            shards.agreed(lambda: moments.restore(parts, optimizer, model, *state), is_sharded(model))
+        else:
+            moments.restore(safetensors.torch.load(place.read_bytes()), optimizer, model, *state)
     except (*moments.UNREADABLE, moments.Unfit) as error:
         remedy = "remove that folder to go on from the checkpoint before it, or start anew"
-        raise UserError(f"{path / OPTIMIZER} does not fit the model: {_cause(error)}; {remedy}.") from None
+        raise UserError(f"{place} does not fit the model: {_cause(error)}; {remedy}.") from None
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether this process holds parts of the parameters only (DTensors)."""
+    return any(moments.is_shard(parameter) for parameter in model.parameters())
+
+
+def _place(path: Path, name: str) -> Path:
+    """Where a checkpoint has its weights or its moments: a folder of shards, or one file."""
+    folder = path / _shards_of(name)
+    return folder if folder.is_dir() else path / name
 
 
 def manifest(path: Path) -> dict[str, Any]:
@@ -165,13 +262,28 @@ def _fault(path: Path) -> str | None:
         facts = manifest(path)
         if not _is_of_step(facts, path):
             return f"{MANIFEST} is not what was written"
-        kept = OPTIMIZER in facts["sha256"] or (path / OPTIMIZER).exists()
-        for name in [WEIGHTS, OPTIMIZER] if kept else [WEIGHTS]:
-            if hashlib.sha256((path / name).read_bytes()).hexdigest() != facts["sha256"][name]:
+        for name in _files(path, facts["sha256"]):
+            if sha256(path / name) != facts["sha256"][name]:
                 return f"{name} is not what was written"
     except (OSError, LookupError, TypeError, ValueError, RecursionError):
         return "files are missing or cut short"
     return None
+
+
+def _files(path: Path, listed: dict[str, str]) -> list[str]:
+    """The files that a checkpoint consists of: weights, and moments if they were kept, each whole or in shards."""
+    kept = any((path / name).exists() or name in listed for name in (OPTIMIZER, _shards_of(OPTIMIZER)))
+    files: list[str] = []
+    for name in [WEIGHTS, OPTIMIZER] if kept else [WEIGHTS]:
+        place = _place(path, name)
+        if place.is_dir():
+            written = {file for file in listed if file.startswith(f"{place.name}/")}
+            if not written:
+                raise LookupError(name)
+            files += sorted(written | {f"{place.name}/{file.name}" for file in place.iterdir()})
+        else:
+            files.append(name)
+    return files
 
 
 def _is_of_step(facts: dict[str, Any], path: Path) -> bool:

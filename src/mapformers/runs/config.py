@@ -19,6 +19,7 @@ Scale = Literal["smoke", "cpu", "paper"]
 Schedule = Literal["linear", "cosine", "constant"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16"]
+Sharding = Literal["none", "full"]
 RENAMED_SETTINGS = {"driftless_steps": "zero_mean_steps"}  # in run folders of version 0.1.0
 
 
@@ -93,11 +94,15 @@ class Backend:
     """Parts in which a batch goes through the model, to save memory."""
     compile: bool = False
     """Compile the model with torch.compile."""
+    sharding: Sharding = "none"
+    """Of several processes each holds the whole model (none), or its share of weights and optimiser (full: FSDP2)."""
     track: tuple[str, ...] = ()
     """Trackers to log to besides metrics.jsonl: tensorboard, wandb, mlflow, … (whatever accelerate knows)."""
 
     def __post_init__(self) -> None:
         require(self.accumulate >= 1, f"accumulate must be at least 1, not {self.accumulate}.")
+        both = "--sharding full and --compile do not go together yet; leave out one of them."
+        require(not (self.compile and self.sharding == "full"), both)
         require(isinstance(self.track, list | tuple), f"track must be a list of names, not {self.track!r}.")
         object.__setattr__(self, "track", tuple(self.track))
         if self.track:

@@ -72,13 +72,24 @@ def _check(name: str, entry: Mapping[str, Tensor], parameter: nn.Parameter, step
         if value.shape != parameter.shape or value.dtype != parameter.dtype:
             kept, wanted = _kind(value), _kind(parameter)
             raise Unfit(f"{name}.{key} is {kept}, but the parameter is {wanted}")
-        if bool(value.isnan().any()):
+        if bool(local(value).isnan().any()):
             raise Unfit(f"{name}.{key} holds NaN")
-    if bool((entry[MEAN_SQUARE] < 0).any()):
+    if bool((local(entry[MEAN_SQUARE]) < 0).any()):
         raise Unfit(f"{name}.{MEAN_SQUARE} is a mean of squares, but holds negative numbers")
     taken = entry[STEP]
     if taken.shape != () or taken.dtype != torch.float32 or not (1 <= float(taken) <= step and float(taken) % 1 == 0):
         raise Unfit(f"{name}.{STEP} is no number of steps up to {step}")
+
+
+def is_shard(value: Tensor) -> bool:
+    """Whether a process holds only its part of a tensor (a DTensor, whose module takes a second to import)."""
+    return hasattr(value, "to_local")
+
+
+def local(value: Tensor) -> Tensor:
+    """This process's part of a sharded tensor; any other as it is."""
+    part: Tensor = value.to_local() if is_shard(value) else value  # type: ignore[attr-defined]
+    return part
 
 
 def _kind(value: Tensor) -> str:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import DynamoBackend, GradientAccumulationPlugin, ProjectConfiguration
+from torch import nn
 
 from mapformers.errors import UserError, require
 from mapformers.runs.config import Backend
@@ -36,6 +38,8 @@ def start(backend: Backend, folder: Path) -> Accelerator:
         )
     except ValueError as error:
         raise UserError(f"This machine cannot train so: {error}") from None
+    # States of layers are views, but nothing is written into them while a model learns.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     # Of a weight whose first dimension is 1 (one head) the two strides differ in name only.
     warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
     found = accelerator.device.type
@@ -44,6 +48,30 @@ def start(backend: Backend, folder: Path) -> Accelerator:
         f"There is no {backend.device} device here; leave out --device to use {found}.",
     )
     return accelerator
+
+
+def prepare(
+    accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.Optimizer, sharded: bool
+) -> tuple[nn.Module, Any]:
+    """What a step calls: the model on its device, in its precision and compiled, and what steps the optimiser.
+
+    Several processes synchronise gradients by DDP, unless the model is sharded and does it by itself.
+    """
+    if not sharded:
+        parallel, stepper = accelerator.prepare(model, optimizer)
+        return parallel, stepper
+    return accelerator.prepare_model(model, evaluation_mode=True), accelerator.prepare_optimizer(optimizer)
+
+
+@contextmanager
+def lost_processes_told(remedy: str) -> Iterator[None]:
+    """If another process of the run has ended, what was to be done together fails here: one sentence says so."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+            raise
+        raise UserError(f"Another process of this run has ended, and it cannot go on without; {remedy}") from None
 
 
 def is_main_process() -> bool:
@@ -59,6 +87,7 @@ def describe(accelerator: Accelerator, backend: Backend) -> dict[str, Any]:
         **({"instructions": torch.backends.cpu.get_cpu_capability()} if device.type == "cpu" else {}),
         **({"name": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}),
         "processes": accelerator.num_processes,
+        **({"sharding": backend.sharding} if backend.sharding != "none" else {}),
         "precision": backend.precision,
         "compiled": backend.compile,
         "threads": torch.get_num_threads(),

@@ -1,9 +1,10 @@
 """The training loop: sample, predict, step; log, measure, save."""
 
+import copy
 import math
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,13 +20,15 @@ from mapformers.progress import StageDisplay, TrainingProgress
 from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig
 from mapformers.runs.folder import RunFolder
+from mapformers.runs.moments import is_shard
 from mapformers.runs.provenance import provenance
 from mapformers.seeding import generator
 from mapformers.signals import Requests, noted
 from mapformers.stages import watched_by
 from mapformers.tasks import Batch, Metric
-from mapformers.training.backend import describe, is_main_process, start, tracking
+from mapformers.training.backend import describe, is_main_process, prepare, start, tracking
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
+from mapformers.training.sharding import let_go, shard
 from mapformers.training.zero_mean import zero_mean_movement
 
 
@@ -37,7 +40,8 @@ class Trainer:
     """One run in a folder. Batch number n is a function of (seed, n), so a run can stop and go on anywhere.
 
     Several processes (`torchrun`, `accelerate launch`) each take their part of every batch; the first of them
-    speaks, measures and writes for all. ``model``: a module of one's own from tokens to logits.
+    speaks, measures and writes for all. If the model is sharded, all of them measure and write, since none has all of
+    it. ``model``: a module of one's own from tokens to logits.
     """
 
     def __init__(
@@ -52,9 +56,12 @@ class Trainer:
         self.console = (console or Console(stderr=True)) if is_main_process() else Console(quiet=True)
         self.task = config.build_task()
         self.model = config.build_model() if model is None else self._checked(model)
-        self.optimizer = build_optimizer(self.model, config.train)
         self.accelerator = start(config.backend, folder.path)
-        self.parallel, self.stepper = self.accelerator.prepare(self.model, self.optimizer)
+        self.sharded = config.backend.sharding == "full" and self.accelerator.num_processes > 1
+        if self.sharded:
+            self.model = shard(copy.deepcopy(self.model) if model is not None else self.model, self.accelerator.device)
+        self.optimizer = build_optimizer(self.model, config.train)
+        self.parallel, self.stepper = prepare(self.accelerator, self.model, self.optimizer, self.sharded)
         self.parts = self.accelerator.num_processes * config.backend.accumulate
         batch = config.train.batch_size
         require(
@@ -88,7 +95,7 @@ class Trainer:
 
     def restore(self) -> None:
         """Go back to the newest whole checkpoint, or to the beginning if the run has not come to its first."""
-        path, complaints = checkpoint.latest(self.folder.checkpoints)
+        path, complaints = self._from_main(lambda: checkpoint.latest(self.folder.checkpoints))
         if path is None and complaints:
             raise UserError(f"{' '.join(complaints)} None is whole; start anew with --overwrite or another --out.")
         for complaint in complaints:
@@ -128,22 +135,23 @@ class Trainer:
                     self._learn(progress, requests)
             finally:
                 zero_mean_movement(self.model, False)
-            if not checkpoint.is_whole(self.folder.checkpoints, self.step):  # a finished run may be resumed
+            # A finished run may be resumed.
+            if not self._from_main(lambda: checkpoint.is_whole(self.folder.checkpoints, self.step)):
                 self._save()
-            there = self.folder.whole_result(self.step, self.task.splits) if began == self.step else None
-            with watched_by(StageDisplay(self.console)):
-                result = [(there or self._measure(requests)) if self.is_main else {}]
-            if self.accelerator.num_processes > 1:
-                broadcast_object_list(result)
-            if not result[0]:
-                self._say(f"Stopped at the last measurement; go on with: {self._resume_command()}")
+            splits = self.task.splits
+            there = self._from_main(lambda: self.folder.whole_result(self.step, splits)) if began == self.step else None
+            with watched_by(StageDisplay(self.console) if self.is_main else None):
+                measured = {} if there or not self._measures else self._measure(requests)
+            result: dict[str, Any] = self._from_main(lambda: there or measured)
+            if not result:
+                self._say(f"Stopped at the last measurement; {self.resumed_by}")
                 raise requests.stopped()
-        return result[0]
+        return result
 
     def _learn(self, progress: TrainingProgress, requests: Requests) -> None:
         """Every step that is left, unless the run is asked to stop."""
         train = self.config.train
-        if self.is_main and self._is_measured_at(self.step) and not self._has_measured():
+        if self._is_measured_at(self.step) and not self._from_main(self._has_measured):
             self._evaluate(requests)  # it was cut short
         asked = self._any(bool(requests))
         while self.step < train.steps and not asked:
@@ -155,7 +163,7 @@ class Trainer:
                 self._save()
         if asked:
             self._save()
-            progress.say(f"Stopped after step {self.step}; go on with: {self._resume_command()}")
+            progress.say(f"Stopped after step {self.step}; {self.resumed_by}")
             raise requests.stopped()
 
     def _is_measured_at(self, step: int) -> bool:
@@ -184,7 +192,8 @@ class Trainer:
             "wall_seconds": round(self.seconds, 1),
             **self.provenance,
         }
-        write_json(self.folder.result_file, result)
+        if self.is_main:
+            write_json(self.folder.result_file, result)
         return result
 
     def _progress(self) -> TrainingProgress:
@@ -209,8 +218,8 @@ class Trainer:
                 loss += part.item()
                 if logged:
                     scores.append(self.task.score(logits.detach(), batch)[self.task.main_metric])
+        norm = self._clipped_norm()
         self._require_finite(loss, "loss")
-        norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), train.clip))
         self._require_finite(norm, "gradient")
         self.stepper.step()
         self.step += 1
@@ -236,6 +245,11 @@ class Trainer:
         for batch, count in zip(batches, counts):
             yield batch.to(self.accelerator.device), count.item() * self.parts / max(1, total)
 
+    def _clipped_norm(self) -> float:
+        """The norm of the gradient, over all processes where each has its part of it, before it is clipped."""
+        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
+        return float(norm.full_tensor() if is_shard(norm) else norm)
+
     def _require_finite(self, value: float, name: str) -> None:
         """Stop before an update that would spoil the weights."""
         if not math.isfinite(value):
@@ -257,8 +271,13 @@ class Trainer:
         total, right, count = self.accelerator.reduce(sums).tolist()
         return total, Metric(right / count if count else float("nan"), int(count))
 
+    @property
+    def _measures(self) -> bool:
+        """Whether this process takes part in measuring: the first one does, and all of them if none has all weights."""
+        return self.is_main or self.sharded
+
     def _evaluate(self, requests: Requests) -> None:
-        if self.is_main:
+        if self._measures:
             train, seed = self.config.train, self.config.seed + 1
             split = self.task.watched_split
             try:
@@ -274,14 +293,16 @@ class Trainer:
         """A measurement within it is cut short before the next batch once the run is asked to stop."""
 
         def look(*_: object) -> None:
-            if requests:
+            if self._any(bool(requests)) if self.sharded else requests:
                 raise CutShort
 
-        handle = self.model.register_forward_pre_hook(look)
+        handle = self.model.register_forward_pre_hook(look, prepend=True)  # before sharded weights are put together
         try:
             yield
         finally:
             handle.remove()
+            if self.sharded:
+                let_go(self.model)
 
     def _write(self, record: dict[str, Any], where: str) -> None:
         """One line of metrics.jsonl, and the same to the trackers."""
@@ -296,6 +317,17 @@ class Trainer:
             return asked
         return bool(self.accelerator.reduce(torch.tensor(int(asked), device=self.accelerator.device)).item())
 
+    def _from_main(self, find: Callable[[], Any]) -> Any:
+        """What the first process finds, told to all of them."""
+        found = [find() if self.is_main else None]
+        if self.accelerator.num_processes > 1:
+            broadcast_object_list(found)
+        return found[0]
+
+    @property
+    def resumed_by(self) -> str:
+        return f"go on with: {self._resume_command()}"
+
     def _resume_command(self) -> str:
         return f"mapformers train --resume --out {shlex.quote(str(self.folder.path))}"
 
@@ -304,9 +336,11 @@ class Trainer:
 
     def _save(self) -> None:
         self.seconds = self._elapsed()
-        if self.is_main:
-            extra = {"seconds": self.seconds}
-            checkpoint.save(self.folder.checkpoints, self.step, self.model, self.optimizer, extra)
+        what = self.folder.checkpoints, self.step, self.model, self.optimizer, {"seconds": self.seconds}
+        if self.sharded:
+            checkpoint.save_shards(*what, last=self.step == self.config.train.steps)
+        elif self.is_main:
+            checkpoint.save(*what)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started
@@ -314,7 +348,8 @@ class Trainer:
 
 def _in_words(hardware: dict[str, Any]) -> str:
     """Training on cpu, 2 threads, float32."""
-    processes = f"{hardware['processes']} processes, " if hardware["processes"] > 1 else ""
+    shared = " that share out the model" if hardware.get("sharding") == "full" else ""
+    processes = f"{hardware['processes']} processes{shared}, " if hardware["processes"] > 1 else ""
     plural = "s" if hardware["threads"] > 1 else ""
     threads = f"{hardware['threads']} thread{plural}, " if hardware["device"] == "cpu" else ""
     compiled = ", compiled" if hardware["compiled"] else ""

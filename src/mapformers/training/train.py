@@ -15,7 +15,7 @@ from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig, Scale
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.run import Run, load
-from mapformers.training.backend import is_main_process
+from mapformers.training.backend import is_main_process, lost_processes_told
 from mapformers.training.loop import Trainer
 
 
@@ -81,7 +81,7 @@ def start_run(
         folder.require_free(overwrite)
     # Built before the folder is made: what cannot be built leaves none.
     trainer = Trainer(config, folder, console, title or title_of(config), model)
-    with _owned(folder):
+    with _owned(folder), lost_processes_told(trainer.resumed_by):
         if trainer.is_main:
             RunFolder.create(out, config, overwrite)
         return trainer.run()
@@ -93,7 +93,7 @@ def resume_run(
     """Go on with the run in a folder from its newest whole checkpoint."""
     folder, config = RunFolder.open(out)
     trainer = Trainer(config, folder, console, title or title_of(config), model)
-    with _owned(folder):
+    with _owned(folder), lost_processes_told(trainer.resumed_by):
         trainer.restore()
         if trainer.is_main and trainer.accelerator.device.type == "cpu":
             _say_other_threads(trainer.console, checkpoint.threads(folder.checkpoints), trainer.step)
