@@ -98,7 +98,7 @@ def _write_shards(part: Path, name: str, tensors: dict[str, Any]) -> dict[str, s
 
 def _facts(step: int, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
     untouched = [] if optimizer is None else moments.untouched(optimizer, model)
-    return {"step": step, **({"untouched": untouched} if untouched else {})}
+    return {"step": step, "threads": torch.get_num_threads(), **({"untouched": untouched} if untouched else {})}
 
 
 def _shards_of(name: str) -> str:
