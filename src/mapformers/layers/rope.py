@@ -54,9 +54,7 @@ class RoPE(Mixer):
             context.note(theta=theta.expand(x.shape[0], self.heads.n_heads, -1, -1))
         return theta, reached
 
-    def _angles(
-        self, x: Tensor, start: Tensor | None, context: Context, dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor]:
+    def _angles(self, x: Tensor, start: Tensor | None, context: Context, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         rows = 1 if context.is_plain else x.shape[0]
         one = torch.ones(rows, x.shape[1], 1, 1, dtype=torch.float64, device=x.device)
         index = lie.integrate(one, initial=start, mask=context.padding_mask, reset=context.reset)

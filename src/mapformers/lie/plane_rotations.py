@@ -120,16 +120,16 @@ def _one_step(delta: Tensor, initial: Tensor | None, reset: Tensor | None) -> Te
 def angles(coordinate: Tensor, w_out: Tensor, omega: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """θ = ω ⊙ W_out·coordinate, reduced to [−π, π] in float64 and only then rounded to ``dtype``.
 
-    ``coordinate`` (B, L, H, r), ``w_out`` (H, r, n_b), ``omega`` (H, n_b); returns (B, H, L, n_b).
+    ``coordinate`` (B, L, H, r), ``w_out`` (H, r, n_b), ``omega`` (H, n_b); returns (B, H, L, n_b). In float64 a single
+    token's is not reduced: its sine and cosine are as exact without.
     """
     home = omega.device
     w_out, omega = (weight.to(coordinate.device, torch.float64) for weight in (w_out, omega))
     rate = w_out * omega.unsqueeze(1)
-    if coordinate.shape[1] == 1:  # one token: a product of matrices, without einsum's search for it
-        theta = coordinate.transpose(1, 2) @ rate
-    else:
-        theta = torch.einsum("blhr,hrn->bhln", coordinate, rate)
-    return wrap(theta).to(dtype).to(home)
+    if coordinate.shape[1] > 1:
+        return wrap(torch.einsum("blhr,hrn->bhln", coordinate, rate)).to(dtype).to(home)
+    theta = coordinate.transpose(1, 2) @ rate  # one token: a product of matrices, without einsum's search for it
+    return theta if dtype == torch.float64 else wrap(theta).to(dtype).to(home)
 
 
 def wrap(theta: Tensor) -> Tensor:

@@ -22,13 +22,14 @@ NAME = "mapformers_room"  # of a tensor's attribute
 
 
 def append(past: Tensor, here: Tensor, dim: int) -> Tensor:
-    """``past`` followed by ``here`` along a dimension; without autograd, in place behind the past where that is free."""
+    """``past`` followed by ``here`` along a dimension; without autograd ``here`` is written behind it if that is free."""
     if not _may_write():
         return torch.cat((past, here), dim=dim)
     start = past.shape[dim]
     stop = start + here.shape[dim]
     room: Room | None = past.__dict__.get(NAME)
-    if room is None or not room.claim(start, stop, torch.promote_types(past.dtype, here.dtype)):
+    dtype = past.dtype if past.dtype == here.dtype else torch.promote_types(past.dtype, here.dtype)
+    if room is None or not room.claim(start, stop, dtype):
         room = Room.holding(past, here, dim)
     return room.write(here, start, stop)
 

@@ -12,7 +12,7 @@ from mapformers.lie.generators import n_generators, skew
 from mapformers.modules.attention import AttentionOptions
 from mapformers.modules.context import Context
 from mapformers.modules.mixer import LayerShape
-from mapformers.modules.movement import Movement, VelocityOptions, require_rank
+from mapformers.modules.movement import Movement, VelocityOptions, require_rank, without_autocast
 from mapformers.ops import rotation_products
 from mapformers.ops.operator import in_forward_mode, is_plain_step
 from mapformers.ops.rotation_products import time_blocks
@@ -108,7 +108,7 @@ class ProductIntegrator(Movement):
 
     def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Rotations | Tensor, Tensor]:
         """(B, L, d_model) -> the path for :meth:`rotate`, and its P where the chunk ends as (B, H, n_b, n, n)."""
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             if is_plain_step(x.shape[1]):
                 return self._one_step(x, start, context)
             theta = self._angles_along(x, context)
@@ -151,7 +151,7 @@ class ProductIntegrator(Movement):
         """P_t x_t, or P_tᵀ x_t (``back``), of vectors (B, H, L, D), or (1, H, 1, D) at all times, -> (B, H, L, D)."""
         parts = torch.stack(vectors).unflatten(-1, (self.n, self.n_blocks))  # (V, B, H, L, n, n_b)
         if isinstance(path, Tensor):
-            with torch.autocast(path.device.type, enabled=False):
+            with without_autocast(path.device):
                 turns = (path.mT if back else path).transpose(1, 2)  # (B, H, L, n_b, n, n)
                 turned = turns @ parts.movedim(0, -1).transpose(-3, -2)  # of columns (B, H, L, n_b, n, V)
                 return turned.transpose(-3, -2).flatten(-3, -2).unbind(-1)

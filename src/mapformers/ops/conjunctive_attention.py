@@ -50,14 +50,15 @@ def _attend_once(
     if not visibility.shows_all_to_one:
         hidden = ~visibility.mask(slice(0, 1), k.shape[1], q.device)
         logits.masked_fill_(hidden.unsqueeze(1) if hidden.dim() == 3 else hidden, -math.inf)
-    weights = logits.softmax(dim=-1).flatten(0, 1)
-    return torch.bmm(weights.to(v.dtype), v).unflatten(0, heads)
+    weights = logits.flatten(0, 1).softmax(dim=-1)
+    return torch.bmm(weights if weights.dtype == v.dtype else weights.to(v.dtype), v).unflatten(0, heads)
 
 
 def _factors(q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor) -> tuple[Tensor, Tensor]:
     """A_X and A_P of a tile as they are multiplied, in float32 or better."""
     wide = torch.promote_types(q.dtype, torch.float32)
-    return torch.bmm(q, k.mT).to(wide), torch.bmm(q_place, k_place.mT).to(wide)
+    a_x, a_p = torch.bmm(q, k.mT), torch.bmm(q_place, k_place.mT)
+    return (a_x, a_p) if q.dtype == wide else (a_x.to(wide), a_p.to(wide))
 
 
 def _weights(logits: Tensor, tile: Tile) -> Tensor:

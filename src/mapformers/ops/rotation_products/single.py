@@ -30,7 +30,10 @@ def _maps(n: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Ten
     with torch.inference_mode(False), torch.no_grad():
         eye = torch.eye(n_generators(n), dtype=dtype, device=device)
         half_angles = quaternions.half_angles(eye).permute(2, 1, 0).flatten(1).contiguous()
-        p, x = torch.eye(4, dtype=dtype, device=device).unsqueeze(2), torch.eye(4, dtype=dtype, device=device).unsqueeze(1)
+        p, x = (
+            torch.eye(4, dtype=dtype, device=device).unsqueeze(2),
+            torch.eye(4, dtype=dtype, device=device).unsqueeze(1),
+        )
         left = quaternions.product(p, x).transpose(0, 1).flatten(1)
         right = quaternions.product(x, p, conjugate="b").transpose(0, 1).flatten(1)
         return half_angles, left, right
