@@ -41,7 +41,7 @@ def token_by_token(row: str, size: Size) -> Callable[[], object]:
     torch.manual_seed(0)
     if row in PEERS:
         return _peer(PEERS[row].build(size), size)
-    sizes = {"d_model": size.d_model, "n_heads": size.n_heads, "n_layers": size.n_layers}
+    sizes: dict[str, Any] = {"d_model": size.d_model, "n_heads": size.n_heads, "n_layers": size.n_layers}
     model: Decoder = build_model(row, vocab_size=size.vocab_size, **sizes)
     return lambda: generate(model, [[0]], size.length)
 

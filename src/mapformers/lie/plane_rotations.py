@@ -123,13 +123,12 @@ def angles(coordinate: Tensor, w_out: Tensor, omega: Tensor, dtype: torch.dtype 
     ``coordinate`` (B, L, H, r), ``w_out`` (H, r, n_b), ``omega`` (H, n_b); returns (B, H, L, n_b). In float64 a single
     token's is not reduced: its sine and cosine are as exact without.
     """
+    if coordinate.shape[1] == 1 and dtype == torch.float64 and coordinate.device == omega.device:
+        return coordinate.transpose(1, 2) @ (w_out * omega.to(dtype).unsqueeze(1))
     home = omega.device
     w_out, omega = (weight.to(coordinate.device, torch.float64) for weight in (w_out, omega))
     rate = w_out * omega.unsqueeze(1)
-    if coordinate.shape[1] > 1:
-        return wrap(torch.einsum("blhr,hrn->bhln", coordinate, rate)).to(dtype).to(home)
-    theta = coordinate.transpose(1, 2) @ rate  # one token: a product of matrices, without einsum's search for it
-    return theta if dtype == torch.float64 else wrap(theta).to(dtype).to(home)
+    return wrap(torch.einsum("blhr,hrn->bhln", coordinate, rate)).to(dtype).to(home)
 
 
 def wrap(theta: Tensor) -> Tensor:

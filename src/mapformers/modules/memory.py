@@ -22,7 +22,7 @@ NAME = "mapformers_room"  # of a tensor's attribute
 
 
 def append(past: Tensor, here: Tensor, dim: int) -> Tensor:
-    """``past`` followed by ``here`` along a dimension; without autograd ``here`` is written behind it if that is free."""
+    """``past`` followed by ``here`` along a dimension; without autograd, ``here`` is written behind it if it can be."""
     if not _may_write():
         return torch.cat((past, here), dim=dim)
     start = past.shape[dim]
