@@ -188,7 +188,7 @@ class Decoder(nn.Module):
         ``padding_mask`` (B, L) bool: True where the token is real.
         ``state``: what an earlier call returned; these tokens then follow those.
         """
-        context = self._context(tokens, reset, padding_mask, state)
+        context = self._context(tokens, reset, padding_mask, state, keeps_state=return_state)
         logits, layer_states, _ = self._run(tokens, context, state, record=False)
         if not return_state:
             return logits
@@ -208,11 +208,16 @@ class Decoder(nn.Module):
             return self._run(tokens, self._context(tokens, reset, padding_mask, None), None, record=True)[2]
 
     def _context(
-        self, tokens: Tensor, reset: Tensor | None, padding_mask: Tensor | None, state: StreamState | None
+        self,
+        tokens: Tensor,
+        reset: Tensor | None,
+        padding_mask: Tensor | None,
+        state: StreamState | None,
+        keeps_state: bool = False,
     ) -> Context:
         self._check_tokens(tokens, state)
         past = EMPTY_PAST if state is None else state.past
-        return Context.of(tokens, reset=reset, padding_mask=padding_mask, past=past)
+        return Context.of(tokens, reset=reset, padding_mask=padding_mask, past=past, keeps_state=keeps_state)
 
     def _run(
         self, tokens: Tensor, context: Context, state: StreamState | None, record: bool

@@ -10,6 +10,7 @@ from mapformers.lie.generators import coefficients, n_generators, skew, wedge
 from mapformers.ops import rotation_products
 from mapformers.ops.rotation_products import matrices, quaternions, time_blocks
 from mapformers.ops.rotation_products.reference import apply_in_order
+from mapformers.ops.rotation_products.single import single_rotation
 
 F64 = torch.float64
 each_n = pytest.mark.parametrize("n", [2, 3, 4, 6, 8])
@@ -215,3 +216,10 @@ def test_order_matters_and_in_the_plane_it_does_not():
         theta = angles(n, 2)
         there, back = (matrix_exp(theta[:, t], n) for t in (0, 1))
         assert ((there @ back - back @ there).abs().max() > 0.1) == matters
+
+
+@each_n
+def test_the_rotation_of_a_single_step_is_the_exponential(n: int):
+    theta = angles(n, 5, 2)
+    theta[:, 0, 0] = 0.0
+    assert_same(single_rotation(theta.movedim(0, -1), n), matrix_exp(theta, n))

@@ -130,6 +130,22 @@ def _short_ops(record: Mapping[str, Any]) -> Table:
     return Table(title, ("backward pass by hand (in)", *(size.partition(":")[2].strip() for size in sizes)), rows)
 
 
+def generation_tables(record: Mapping[str, Any]) -> list[Table]:
+    rows = [
+        (
+            row["row"],
+            f"{1000 * row['seconds'] / record['tokens']:.2f}",
+            f"{row['tokens_per_second']:,.0f}",
+            "–" if row["ratio_to_llama"] is None else f"{row['ratio_to_llama']:.2f}",
+        )
+        for row in record["rows"]
+    ]
+    title = (
+        f"Generating {record['tokens']} tokens one at a time, {record['title'].rpartition(',')[0]}, {_threads(record)}"
+    )
+    return [Table(title, ("layer", "ms a token", "tokens/s", "ratio to Llama"), rows)]
+
+
 def startup_tables(record: Mapping[str, Any]) -> list[Table]:
     rows = [(row["what"], f"{row['seconds']:.2f}") for row in record["rows"]]
     return [Table("Processor seconds beyond those of an empty interpreter", ("", "seconds"), rows)]
@@ -200,6 +216,9 @@ REPORTS: Mapping[str, Report] = {
     "tasks": Report("how fast tasks are sampled", tasks_tables, lambda record: tasks_tables(record)[0]),
     "learning": Report("how soon MapWM knows 2D navigation", learning_tables, _short_learning),
     "ops": Report("what each backward pass written by hand is worth", ops_tables, _short_ops),
+    "generation": Report(
+        "tokens a second one at a time, beside Llama's", generation_tables, lambda record: generation_tables(record)[0]
+    ),
     "startup": Report("how long until anything happens", startup_tables, lambda record: startup_tables(record)[0]),
 }
 

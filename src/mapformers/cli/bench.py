@@ -11,6 +11,9 @@ import torch
 import tyro
 from rich.console import Console
 
+from mapformers.benchmarks.generation import SIZE as GENERATION_SIZE
+from mapformers.benchmarks.generation import SMOKE_SIZE as GENERATION_SMOKE
+from mapformers.benchmarks.generation import generation
 from mapformers.benchmarks.learning import learning
 from mapformers.benchmarks.lengths import LENGTHS, TOKENS, by_length
 from mapformers.benchmarks.memory import memory, memory_by_batch
@@ -36,18 +39,17 @@ DESCRIPTION = """Measure this machine. Let nothing else run beside it.
   mapformers bench tasks           how fast tasks are sampled, against how fast MapWM learns from them
   mapformers bench learning        sequences and seconds until MapWM knows 2D navigation
   mapformers bench ops             training steps with each backward pass by hand, and in plain PyTorch
+  mapformers bench generation      tokens a second one at a time, as a ratio to transformers' Llama with its cache
   mapformers bench startup         processor time before a command answers, and of imports
 """
 
 
-Benchmark = Literal["throughput", "lengths", "memory", "tasks", "learning", "ops", "startup"]
+Benchmark = Literal["throughput", "lengths", "memory", "tasks", "learning", "ops", "generation", "startup"]
 
 
 @dataclass(frozen=True)
 class Arguments:
-    name: tyro.conf.Positional[Literal["throughput", "lengths", "memory", "tasks", "learning", "ops", "startup"]] = (
-        "throughput"
-    )
+    name: tyro.conf.Positional[Benchmark] = "throughput"
     """Which benchmark."""
     sizes: tuple[Literal["smoke", "navigation", "speed"], ...] = ("navigation", "speed")
     """throughput: 1 layer of 64 at batch 128 x 256, and the paper's 12 layers of 768 at length 256."""
@@ -58,7 +60,7 @@ class Arguments:
     goal: float = 0.99
     """learning: the iid accuracy to reach."""
     scale: Literal["smoke", "cpu"] = "cpu"
-    """lengths, memory, tasks, learning, ops, startup: smoke only shows that it runs."""
+    """lengths, memory, tasks, learning, ops, generation, startup: smoke only shows that it runs."""
     write: Path | None = None
     """Also keep the figures in this folder, as bench-NAME.json."""
     threads: int | None = None
@@ -96,6 +98,7 @@ def measure(asked: Arguments) -> dict[str, Any]:
         "tasks": _tasks,
         "learning": _learning,
         "ops": _ops,
+        "generation": _generation,
         "startup": _startup,
     }
     return measures[asked.name](asked)
@@ -133,6 +136,11 @@ def _ops(asked: Arguments) -> dict[str, Any]:
     if asked.scale == "smoke":
         return {"rows": _plain(ops((SMOKE_SIZE,), 1, memory=False))}
     return {"rows": _plain(ops((SMALL_SIZE, LARGE_SIZE), asked.repeats or 20))}
+
+
+def _generation(asked: Arguments) -> dict[str, Any]:
+    size = GENERATION_SMOKE if asked.scale == "smoke" else GENERATION_SIZE
+    return {"title": size.title, "tokens": size.length, "rows": _plain(generation(size, repeats=asked.repeats))}
 
 
 def _startup(asked: Arguments) -> dict[str, Any]:

@@ -43,15 +43,23 @@ class RoPE(Mixer):
         self.heads = Heads(self.shape, self.options)
 
     def angles(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
-        """θ of (B, 1, L, n_b), or (1, 1, L, n_b) where no row differs, and the index (B, 1, 1) reached."""
+        """θ of (B, 1, L, n_b), or (1, 1, L, n_b) where no row differs, and the index (B, 1, 1) reached.
+
+        They are the same in every layer with this ladder.
+        """
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        ladder = ("rope", self.options.rope_base, self.heads.head_dim, dtype)
+        theta, reached = context.shared(ladder, lambda: self._angles(x, start, context, dtype))
+        if context.recording is not None:
+            context.note(theta=theta.expand(x.shape[0], self.heads.n_heads, -1, -1))
+        return theta, reached
+
+    def _angles(self, x: Tensor, start: Tensor | None, context: Context, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         rows = 1 if context.is_plain else x.shape[0]
         one = torch.ones(rows, x.shape[1], 1, 1, dtype=torch.float64, device=x.device)
         index = lie.integrate(one, initial=start, mask=context.padding_mask, reset=context.reset)
         omega = lie.rope_ladder(self.heads.head_dim // 2, self.options.rope_base).to(x.device).unsqueeze(0)
-        theta = lie.angles(
-            index, torch.ones_like(omega).unsqueeze(1), omega, torch.promote_types(x.dtype, torch.float32)
-        )
-        context.note(theta=theta.expand(x.shape[0], self.heads.n_heads, -1, -1))
+        theta = lie.angles(index, torch.ones_like(omega).unsqueeze(1), omega, dtype)
         return theta, index[:, -1].expand(x.shape[0], 1, 1)
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:

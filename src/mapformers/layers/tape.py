@@ -150,14 +150,14 @@ class TAPELayer(nn.Module):
 
     def forward(
         self, x: Tensor, stream: Tensor | None, state: TAPEMemory | None, context: Context
-    ) -> tuple[Tensor, Tensor | None, TAPEMemory]:
+    ) -> tuple[Tensor, Tensor | None, TAPEMemory | None]:
         context.require_past_of(state)
         mixed, position, averaged, state = self.mixer.read(self.norm_mixer(x), stream, state, context)
         x = x + mixed
         written = self.mlp(self.norm_mlp(x))
         if self.update is not None:
             stream = self.update(position, averaged, written)
-        return x + written, stream, state
+        return x + written, stream, state if context.keeps_state else None
 
 
 class TAPE(TAPELayer):

@@ -16,6 +16,7 @@ from mapformers.errors import require
 from mapformers.modules.attention import HeadOptions, Projections, remember
 from mapformers.modules.context import Context
 from mapformers.modules.layer import register_layer
+from mapformers.modules.memory import append
 from mapformers.modules.mixer import Mixer
 from mapformers.ops.action_products import Activation, action_products, activate, normed
 
@@ -103,7 +104,7 @@ class TemT(Mixer):
         k = (places.transpose(1, 2) @ self.compare.to(places.dtype)).to(v.dtype)
         observed = action < 0 if context.padding_mask is None else (action < 0) & context.padding_mask
         if state is not None:
-            observed = torch.cat((state.observed, observed), dim=1)
+            observed = append(state.observed, observed, dim=1)
         memory = TemMemory(**remember(state, keys=k, values=v), observed=observed, place=places[:, -1].clone())
         context.note(place=places, values=v)
         return self.heads.merge(self._recall(k, memory, context)), memory

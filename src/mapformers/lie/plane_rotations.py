@@ -22,6 +22,10 @@ def rotate(theta: Tensor, *vectors: Tensor) -> tuple[Tensor, ...]:
     angle; a result has the dtype of its x.
     """
     cos, sin = theta.cos(), theta.sin()
+    if theta.shape[-2:-1] == (1,) and len({x.shape for x in vectors}) == 1:  # one token: all vectors in one go
+        together = torch.stack(vectors)
+        missing = (1,) * (theta.dim() + 1 - together.dim())
+        return _rotate(together.reshape(len(vectors), *missing, *vectors[0].shape), cos, sin).unbind(0)
     return tuple(_rotate(x, cos, sin) for x in vectors)
 
 
@@ -90,6 +94,8 @@ def integrate(
     delta = delta.to(torch.float64)
     if mask is not None:
         delta = delta.masked_fill(~_expand(mask, delta), 0.0)
+    if delta.shape[1] == 1:
+        return _one_step(delta, initial, reset)
     summed = delta.cumsum(dim=1)
     origin = torch.zeros_like(summed[:, 0]) if initial is None else initial.to(torch.float64)
     if reset is None:
@@ -103,11 +109,22 @@ def integrate(
     return torch.where(_expand(began >= 0, delta), since_reset, summed + origin.unsqueeze(1))
 
 
+def _one_step(delta: Tensor, initial: Tensor | None, reset: Tensor | None) -> Tensor:
+    """Of a single token: there is nothing to sum."""
+    if initial is None:
+        return delta
+    before = initial.to(torch.float64).unsqueeze(1)
+    return delta + (before if reset is None else before.masked_fill(_expand(reset, before), 0.0))
+
+
 def angles(coordinate: Tensor, w_out: Tensor, omega: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """θ = ω ⊙ W_out·coordinate, reduced to [−π, π] in float64 and only then rounded to ``dtype``.
 
-    ``coordinate`` (B, L, H, r), ``w_out`` (H, r, n_b), ``omega`` (H, n_b); returns (B, H, L, n_b).
+    ``coordinate`` (B, L, H, r), ``w_out`` (H, r, n_b), ``omega`` (H, n_b); returns (B, H, L, n_b). In float64 a single
+    token's is not reduced: its sine and cosine are as exact without.
     """
+    if coordinate.shape[1] == 1 and dtype == torch.float64 and coordinate.device == omega.device:
+        return coordinate.transpose(1, 2) @ (w_out * omega.to(dtype).unsqueeze(1))
     home = omega.device
     w_out, omega = (weight.to(coordinate.device, torch.float64) for weight in (w_out, omega))
     rate = w_out * omega.unsqueeze(1)

@@ -12,6 +12,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from mapformers.errors import require
 from mapformers.modules.context import Context
 from mapformers.modules.layer import linear
+from mapformers.modules.memory import append
 from mapformers.modules.mixer import LayerOptions, LayerShape
 
 QK_SCALE = 0.1  # of W_q and W_k at a copying start, over N(0, 1/n_in)
@@ -143,14 +144,17 @@ def remember(state: Any, **here: Tensor) -> dict[str, Any]:
     """Append this chunk's per-token tensors (B, H, L, D) to those of the state."""
     if state is None:
         return here
-    return {name: torch.cat((getattr(state, name), tensor), dim=2) for name, tensor in here.items()}
+    return {name: append(getattr(state, name), tensor, dim=2) for name, tensor in here.items()}
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, context: Context, self_key: bool) -> Tensor:
     """softmax(scale · q kᵀ + mask) v by fused attention; builds no mask for a plain sequence."""
-    context.note(values=v[:, :, context.past.length :])
     if context.recording is not None:
+        context.note(values=v[:, :, context.past.length :])
         context.note(attention=masked_softmax((q @ k.transpose(-1, -2)) * scale, context, self_key))
+    if context.is_one_more:  # its query sees every key there is, so it needs no mask
+        seen = slice(None) if self_key else slice(-1)
+        return scaled_dot_product_attention(q, k[:, :, seen], v[:, :, seen], scale=scale)
     if context.is_plain and self_key:
         return scaled_dot_product_attention(q, k, v, is_causal=context.causal, scale=scale)
     if context.is_plain and context.causal:

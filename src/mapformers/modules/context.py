@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mapformers.errors import describe, require
+from mapformers.modules.memory import append
 from mapformers.ops.visibility import Visibility
 
 
@@ -35,7 +36,7 @@ class StreamState(NamedTuple):
 
     def detach(self) -> "StreamState":
         """The same state cut off from the graph that computed it: for training on a stream piece by piece."""
-        return self._with(Tensor.detach)
+        return self._with(lambda tensor: tensor.detach() if tensor.requires_grad else tensor)
 
     def to(self, device: torch.device | str) -> "StreamState":
         """The same state on another device. The precision stays: a coordinate is kept in float64."""
@@ -83,6 +84,7 @@ class Context:
     ``reset`` (B, L): a new document, and so a new map, starts here. ``padding_mask`` (B, L): real token here.
     ``tokens`` (B, L): the ids, for layers that are told which tokens act. ``causal``: no token sees a later one.
     ``recording``: when it is a dict, layers note what can be looked at in it (see :meth:`note`).
+    ``keeps_state``: layers return what they remember; otherwise None, because nobody goes on from there.
     """
 
     batch_size: int
@@ -94,7 +96,9 @@ class Context:
     tokens: Tensor | None = None
     causal: bool = True
     recording: dict[str, Tensor] | None = None
+    keeps_state: bool = True
     _masks: dict[bool, Tensor] = field(default_factory=dict)
+    _shared: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (self.batch_size, self.length)
@@ -139,6 +143,19 @@ class Context:
         """One unpadded document, whether or not it began in an earlier chunk."""
         return all(flag is None for flag in (self.reset, self.padding_mask, self.past.document, self.past.real))
 
+    @property
+    def is_one_more(self) -> bool:
+        """A single token of one unpadded document that began in an earlier chunk."""
+        return self.length == 1 and self.past.length > 0 and self.is_undivided
+
+    def shared(self, name: Any, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, made by the first who asks and handed to all who ask by the same name."""
+        if torch.compiler.is_compiling():  # it finds out by itself what is made twice
+            return make()
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
+
     def extended_past(self) -> Past:
         """What the next chunk must know: the past up to the end of this one."""
         total = self.past.length + self.length
@@ -148,11 +165,14 @@ class Context:
 
     def documents(self) -> Tensor:
         """(B, S + L) the number of the document of every token, past ones included."""
+        return self.shared("documents", self._documents)
+
+    def _documents(self) -> Tensor:
         past = self.past.document
         if past is None:
             past = torch.zeros(self.batch_size, self.past.length, dtype=torch.long, device=self.device)
         current = past[:, -1:] if self.past.length else past.new_zeros(self.batch_size, 1)
-        return torch.cat((past, current + self.resets_so_far()), dim=1)
+        return append(past, current + self.resets_so_far(), dim=1)
 
     def resets_so_far(self) -> Tensor:
         """(B, L) how many documents have begun in this chunk up to each token."""
@@ -162,10 +182,13 @@ class Context:
 
     def real(self) -> Tensor:
         """(B, S + L) True where a token is not padding, past ones included."""
+        return self.shared("real", self._real)
+
+    def _real(self) -> Tensor:
         past = self.past.real
         if past is None:
             past = torch.ones(self.batch_size, self.past.length, dtype=torch.bool, device=self.device)
-        return torch.cat((past, self.real_here()), dim=1)
+        return append(past, self.real_here(), dim=1)
 
     def real_here(self) -> Tensor:
         """(B, L) True where a token of this chunk is not padding."""

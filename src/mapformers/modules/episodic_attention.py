@@ -57,7 +57,7 @@ class EpisodicOptions(AttentionOptions):
 class EpisodicMemory(NamedTuple):
     values: Tensor  # (B, H, S, D)
     places: Tensor | None = None  # (B, H, S, D) where it was seen; not kept by `o`, which does not ask
-    keys: Tensor | None = None  # (B, H, S, D) what was seen; not kept by `s`, which does not ask
+    keys: Tensor | None = None  # (B, H, S, D) what was seen; not kept by `s`, which does not ask; both gated: D + 1
     coordinate: Tensor | None = None  # (B, H, …): where the past ended
 
 
@@ -127,16 +127,15 @@ class EpisodicAttention(Mixer):
             assert memory.places is not None
             return self.heads.merge(self.heads.attend(q_place, memory.places, memory.values, context)), memory
         q, k = qk
-        memory = EpisodicMemory(**remember(state, places=k_place, values=v, keys=k), coordinate=reached)
         if self.gate is not None:
             q, q_place = map(gated_query, (q, q_place), self.gate(x, context))
+            k, k_place = gated_key(k), gated_key(k_place)
+        memory = EpisodicMemory(**remember(state, places=k_place, values=v, keys=k), coordinate=reached)
         return self.heads.merge(self._attend_both(q, q_place, memory, context)), memory
 
     def _attend_both(self, q: Tensor, q_place: Tensor, memory: EpisodicMemory, context: Context) -> Tensor:
         assert memory.keys is not None and memory.places is not None
         k, k_place = memory.keys, memory.places
-        if self.gate is not None:
-            k, k_place = gated_key(k), gated_key(k_place)
         if context.recording is not None:  # both attentions and their product as matrices, for whoever looks inside
             a_x, a_p = q @ k.mT / self.heads.head_dim**0.5, q_place @ k_place.mT / self.heads.head_dim**0.5
             weights = self.heads.weights(a_x * a_p, context)

@@ -36,10 +36,13 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():  # a compiler fuses it
+        one_token = x.shape[-2] == 1 and x.dtype == self.gain.dtype and not torch.is_grad_enabled()
+        if torch.compiler.is_compiling() or one_token:  # a compiler fuses it, and a single token is one call
             return nn.functional.rms_norm(x, (x.shape[-1],), self.gain, self.eps)
         if in_forward_mode():
             return _plain_norm(x, self.gain, self.eps)
+        if not torch.is_grad_enabled():
+            return _norm(x, self.gain, self.eps)[0]
         normed: Tensor = _RMSNorm.apply(x, self.gain, self.eps)
         return normed
 
@@ -53,12 +56,10 @@ class _RMSNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gain: Tensor, eps: float) -> Tensor:
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-        per_rms = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        normed, per_rms = _norm(x, gain, eps)
         ctx.save_for_backward(x, gain, per_rms)
         ctx.eps = eps
-        return (wide * per_rms).mul_(gain).to(x.dtype)
+        return normed
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -71,6 +72,14 @@ class _RMSNorm(torch.autograd.Function):
         g = grad * gain
         along = torch.mul(g, unit, out=product).mean(dim=-1, keepdim=True)
         return g.addcmul_(unit, along, value=-1).mul_(per_rms).to(grad.dtype), d_gain.to(gain.dtype), None
+
+
+def _norm(x: Tensor, gain: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The norm, and 1/rms(x) of which it was made, with as few passes over x as there can be."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+    per_rms = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+    return (wide * per_rms).mul_(gain).to(x.dtype), per_rms
 
 
 def _plain_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:

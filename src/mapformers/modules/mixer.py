@@ -172,7 +172,8 @@ class Mixer(nn.Module, ABC):
         """
         if context is not None:  # a decoder calls, which keeps the past of all its layers: see :meth:`mix`
             context.require_past_of(state)
-            return self.mix(x, state, context)
+            y, memory = self.mix(x, state, context)
+            return y, memory if context.keeps_state else None
         past = check_call(self, x, state, return_state)
         settings = {"reset": reset, "padding_mask": padding_mask, "tokens": tokens, "causal": self.causal}
         context = Context.of(x, past=past, **settings)

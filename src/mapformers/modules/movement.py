@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,14 @@ from mapformers.errors import require
 from mapformers.modules.attention import AttentionOptions, check_even_heads
 from mapformers.modules.context import Context
 from mapformers.modules.mixer import LayerOptions, LayerShape
+from mapformers.ops.operator import is_plain_step
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which autocast changes nothing; entering torch's own costs as much as a small product."""
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 class Movement(nn.Module):
@@ -34,7 +43,7 @@ class Movement(nn.Module):
     def movement(self, x: Tensor) -> Tensor:
         """(B, L, d_model) -> Δ_in (B, L, H, size), in float32 or better whatever autocast is doing around it."""
         wide = torch.promote_types(x.dtype, torch.float32)
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             delta_in = nn.functional.linear(x.to(wide), self.w_in.to(wide))
         return delta_in.unflatten(-1, (self.n_heads, self.size)) - self.mean
 
@@ -115,10 +124,12 @@ class PathIntegrator(Movement):
 
     def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
         """(B, L, d_model) -> θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             delta_in = self.integrated_movement(x, context)
             coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
-            theta = lie.angles(coordinate, self.w_out, self.omega, dtype=delta_in.dtype)
+            # Of a single token the angle stays as it is: to round it would take longer than to turn by it.
+            exact = is_plain_step(x.shape[1]) and coordinate.device == x.device
+            theta = lie.angles(coordinate, self.w_out, self.omega, dtype=coordinate.dtype if exact else delta_in.dtype)
             context.note(delta_in=delta_in, coordinate=coordinate, theta=theta)
             return theta, coordinate[:, -1]
 

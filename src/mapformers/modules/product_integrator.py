@@ -12,10 +12,11 @@ from mapformers.lie.generators import n_generators, skew
 from mapformers.modules.attention import AttentionOptions
 from mapformers.modules.context import Context
 from mapformers.modules.mixer import LayerShape
-from mapformers.modules.movement import Movement, VelocityOptions, require_rank
+from mapformers.modules.movement import Movement, VelocityOptions, require_rank, without_autocast
 from mapformers.ops import rotation_products
-from mapformers.ops.operator import in_forward_mode
+from mapformers.ops.operator import in_forward_mode, is_plain_step
 from mapformers.ops.rotation_products import time_blocks
+from mapformers.ops.rotation_products.single import single_rotation
 
 Block = Literal[2, 3, 4, 6, 8]
 
@@ -107,7 +108,9 @@ class ProductIntegrator(Movement):
 
     def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Rotations | Tensor, Tensor]:
         """(B, L, d_model) -> the path for :meth:`rotate`, and its P where the chunk ends as (B, H, n_b, n, n)."""
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
+            if is_plain_step(x.shape[1]):
+                return self._one_step(x, start, context)
             theta = self._angles_along(x, context)
             length = x.shape[1]
             p = rotation_products.accumulate(theta.detach(), self.n)
@@ -118,6 +121,18 @@ class ProductIntegrator(Movement):
             products = time_blocks.joined(products.permute(4, 5, 6, 2, 3, 0, 1), length)  # (B, L, H, n_b, n, n)
             products = self._from_start(products, start, context)
             return products, products[:, -1].clone()
+
+    def _one_step(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
+        """The same for a single token: its rotation times that of the past."""
+        turn = single_rotation(self.angles(x, context).transpose(-1, -2), self.n)  # (B, 1, H, n_b, n, n)
+        if start is None:
+            return turn, turn[:, 0]
+        start = start.to(turn.dtype)
+        if context.reset is not None:
+            one = torch.eye(self.n, dtype=turn.dtype, device=turn.device)
+            start = torch.where(context.reset[:, :, None, None, None], one, start)
+        reached = turn[:, 0] @ start
+        return reached.unsqueeze(1), reached
 
     def _from_start(self, products: Tensor, start: Tensor | None, context: Context) -> Tensor:
         """P counted from where the sequence stood before, and from the identity again after every reset."""
@@ -136,7 +151,7 @@ class ProductIntegrator(Movement):
         """P_t x_t, or P_tᵀ x_t (``back``), of vectors (B, H, L, D), or (1, H, 1, D) at all times, -> (B, H, L, D)."""
         parts = torch.stack(vectors).unflatten(-1, (self.n, self.n_blocks))  # (V, B, H, L, n, n_b)
         if isinstance(path, Tensor):
-            with torch.autocast(path.device.type, enabled=False):
+            with without_autocast(path.device):
                 turns = (path.mT if back else path).transpose(1, 2)  # (B, H, L, n_b, n, n)
                 turned = turns @ parts.movedim(0, -1).transpose(-3, -2)  # of columns (B, H, L, n_b, n, V)
                 return turned.transpose(-3, -2).flatten(-3, -2).unbind(-1)

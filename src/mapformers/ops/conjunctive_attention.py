@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mapformers.ops.operator import empty_like, in_forward_mode, register_gradient
+from mapformers.ops.operator import empty_like, in_forward_mode, is_plain_step, register_gradient
 from mapformers.ops.tiles import Tile, tiles
 from mapformers.ops.visibility import Visibility
 
@@ -22,6 +22,8 @@ def conjunctive_attention(
     """softmax(scale · (q kᵀ) ⊙ (q_place k_placeᵀ) + mask) v, all of (B, H, L or S + L, ·); pairs share their size."""
     if in_forward_mode():
         return conjunctive_reference(q, k, q_place, k_place, v, scale, visibility)
+    if is_plain_step(q.shape[2]):
+        return _attend_once(q, k, q_place, k_place, v, scale, visibility)
     start, self_key, causal, documents, real = visibility.of_heads(q.shape[1])
     flat = (tensor.flatten(0, 1) for tensor in (q, k, q_place, k_place, v))
     return _attend(*flat, documents, real, scale, start, self_key, causal).unflatten(0, q.shape[:2])
@@ -37,10 +39,26 @@ def conjunctive_reference(
     return logits.masked_fill(~allowed, -math.inf).softmax(dim=-1) @ v
 
 
+def _attend_once(
+    q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, scale: float, visibility: Visibility
+) -> Tensor:
+    """The same for a single query, which needs no tile."""
+    heads = q.shape[:2]
+    q, k, q_place, k_place, v = (tensor.flatten(0, 1) for tensor in (q, k, q_place, k_place, v))
+    a_x, a_p = _factors(q * scale, k, q_place, k_place)
+    logits = a_x.mul_(a_p).unflatten(0, heads)
+    if not visibility.shows_all_to_one:
+        hidden = ~visibility.mask(slice(0, 1), k.shape[1], q.device)
+        logits.masked_fill_(hidden.unsqueeze(1) if hidden.dim() == 3 else hidden, -math.inf)
+    weights = logits.flatten(0, 1).softmax(dim=-1)
+    return torch.bmm(weights if weights.dtype == v.dtype else weights.to(v.dtype), v).unflatten(0, heads)
+
+
 def _factors(q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor) -> tuple[Tensor, Tensor]:
     """A_X and A_P of a tile as they are multiplied, in float32 or better."""
     wide = torch.promote_types(q.dtype, torch.float32)
-    return torch.bmm(q, k.mT).to(wide), torch.bmm(q_place, k_place.mT).to(wide)
+    a_x, a_p = torch.bmm(q, k.mT), torch.bmm(q_place, k_place.mT)
+    return (a_x, a_p) if q.dtype == wide else (a_x.to(wide), a_p.to(wide))
 
 
 def _weights(logits: Tensor, tile: Tile) -> Tensor:

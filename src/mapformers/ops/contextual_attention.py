@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mapformers.ops.operator import empty_like, in_forward_mode, register_gradient
+from mapformers.ops.operator import empty_like, in_forward_mode, is_plain_step, register_gradient
 from mapformers.ops.tiles import Tile, tiles
 from mapformers.ops.visibility import Visibility
 
@@ -27,10 +27,26 @@ def contextual_attention(
     ``q``, ``k``, ``v`` (B, H, L or S + L, D); ``z`` (B, H, L, npos + 1), the logit of each whole position, the last of
     which is given twice: beyond it nothing changes, in value or in gradient. ``sharpness`` (B, H, L, 1).
     """
+    if is_plain_step(q.shape[2]):
+        return _attend_once(q, k, v, z, scale, sharpness, visibility)
     start, self_key, _, documents, real = visibility.of_heads(q.shape[1])
     flat = (tensor.flatten(0, 1) for tensor in (q, k, v, z, sharpness))
     run = _plain if in_forward_mode() else _attend
     return run(*flat, documents, real, scale, start, self_key).unflatten(0, q.shape[:2])
+
+
+def _attend_once(
+    q: Tensor, k: Tensor, v: Tensor, z: Tensor, scale: float, sharpness: Tensor, visibility: Visibility
+) -> Tensor:
+    """The same for a single query: its logits are put in reverse, and no key is."""
+    wide, n_keys = torch.promote_types(q.dtype, torch.float32), k.shape[2]
+    hidden = ~visibility.mask(slice(0, 1), n_keys, q.device)
+    hidden = hidden.unsqueeze(1) if hidden.dim() == 3 else hidden
+    content = ((q * scale) @ k.mT).to(wide).masked_fill_(hidden, -math.inf)
+    position = content.sigmoid().flip(-1).cumsum(dim=-1).flip(-1).clamp_(max=z.shape[-1] - 2)
+    low, step, way, _ = _interpolate(position, z.to(wide))
+    logits = content.add_(low.addcmul_(step, way)).mul_(sharpness).masked_fill_(hidden, -math.inf)
+    return logits.softmax(dim=-1).to(v.dtype) @ v
 
 
 def contextual_reference(
@@ -70,8 +86,8 @@ def _count(tile: Tile, q: Tensor, k: Tensor, npos: int) -> tuple[Tensor, Tensor,
 def _interpolate(position: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """z at ⌊p⌋, the step from there to z at ⌊p⌋ + 1, the way p is along it, and ⌊p⌋. Uses up ``position``."""
     floor = position.long()
-    low = z[:, :, :-1].gather(-1, floor)
-    step = z[:, :, 1:].gather(-1, floor).sub_(low)
+    low = z[..., :-1].gather(-1, floor)
+    step = z[..., 1:].gather(-1, floor).sub_(low)
     return low, step, position.frac_(), floor
 
 

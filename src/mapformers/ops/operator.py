@@ -22,6 +22,15 @@ def in_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
+def is_plain_step(length: int) -> bool:
+    """Whether a single token is read and nothing follows the computation: neither autograd nor a compiler.
+
+    Then plain torch code is right, and calling an operator would take longer than its work.
+    """
+    followed = torch.is_grad_enabled() or torch.compiler.is_compiling() or in_forward_mode()
+    return length == 1 and not followed
+
+
 def gradients_of(
     plain: Callable[..., Any], inputs: Sequence[Any], needed: Sequence[bool], grads: Sequence[Tensor]
 ) -> tuple[Tensor | None, ...]:

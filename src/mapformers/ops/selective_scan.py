@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 from mapformers import lie
 from mapformers.ops.chunked_recurrence import ChunkedRecurrence, chunk_size
-from mapformers.ops.operator import gradients_of, in_forward_mode
+from mapformers.ops.operator import gradients_of, in_forward_mode, is_plain_step
 
 
 def selective_scan(
@@ -38,6 +38,8 @@ def selective_scan(
         return selective_loop(delta, rate, omega, v, b, c, start, reset)
     if start is None:
         start = v.new_zeros(v.shape[0], b.shape[-1], v.shape[-1])
+    if is_plain_step(v.shape[1]):
+        return _one_step(delta, rate, omega, v, b, c, start, reset)
     chunk = chunk_size(v, b.shape[-1])
     short = -v.shape[1] % chunk  # filled up with steps of Δ = 0 that write nothing
     if short:
@@ -45,6 +47,29 @@ def selective_scan(
         reset = None if reset is None else pad(reset, (0, short))
     y, last, _ = _scan(delta, rate, omega, v, b, c, start, reset, chunk)
     return y[:, : y.shape[1] - short], last
+
+
+def _one_step(
+    delta: Tensor,
+    rate: Tensor | None,
+    omega: Tensor | None,
+    v: Tensor,
+    b: Tensor,
+    c: Tensor,
+    h: Tensor,
+    reset: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The same for a single token: no matrix, and no operator."""
+    if reset is not None:
+        h = h.masked_fill(reset.unsqueeze(-1), 0.0)
+    if omega is not None:
+        (cos, sin), (first, second) = ((delta * omega).cos(), (delta * omega).sin()), h.chunk(2, dim=1)
+        h = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=1)
+    if rate is not None:
+        decay = (rate * -delta.abs()).exp()
+        h = h * (decay if omega is None else torch.cat((decay, decay), dim=1))
+    h = torch.addcmul(h, b.mT, v)
+    return c @ h, h
 
 
 def selective_loop(

@@ -27,6 +27,11 @@ class Visibility(NamedTuple):
         )
         return self._replace(documents=documents, real=real)
 
+    @property
+    def shows_all_to_one(self) -> bool:
+        """Whether a single query, the last token there is, sees every key."""
+        return self.documents is None and self.real is None and (self.self_key or self.start == 0)
+
     def mask(self, rows: slice, n_keys: int, device: torch.device | None = None, batch: slice | None = None) -> Tensor:
         """Rows of queries against the first ``n_keys`` keys: (rows, keys), or (B, rows, keys) with documents.
 

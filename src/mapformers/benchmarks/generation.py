@@ -1,0 +1,64 @@
+"""Tokens a second when one token is read at a time, as a ratio to Llama of `transformers` with its own cache."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from mapformers.benchmarks.measure import interleaved_medians
+from mapformers.benchmarks.peers import PEERS
+from mapformers.benchmarks.size import Size
+from mapformers.lm.generation import generate
+from mapformers.model import Decoder, build_model
+from mapformers.modes import in_eval_mode
+
+ROWS = ("rope", "mapwm", "mapem", "mapwm-nc", "mamba")
+SIZE = Size("generation", 4, 256, 4, 1, 1000, vocab_size=257, repeats=5)
+SMOKE_SIZE = Size("generation", 1, 32, 1, 1, 4, vocab_size=257, repeats=1)
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """Median seconds for all tokens, and the speed over Llama's where that was timed beside it."""
+
+    row: str
+    seconds: float
+    tokens_per_second: float
+    ratio_to_llama: float | None
+
+
+def generation(size: Size = SIZE, rows: Sequence[str] = ROWS, repeats: int | None = None) -> list[Streamed]:
+    """Every row turn by turn, each from a prompt of one token to ``size.length`` likeliest tokens."""
+    peers = [peer for peer in ("Llama",) if PEERS[peer].is_there()]
+    took = interleaved_medians({row: token_by_token(row, size) for row in [*peers, *rows]}, repeats or size.repeats)
+    llama = took.get("Llama")
+    return [Streamed(row, s, size.length / s, None if llama is None else llama / s) for row, s in took.items()]
+
+
+def token_by_token(row: str, size: Size) -> Callable[[], object]:
+    """A function that generates ``size.length`` tokens."""
+    torch.manual_seed(0)
+    if row in PEERS:
+        return _peer(PEERS[row].build(size), size)
+    sizes: dict[str, Any] = {"d_model": size.d_model, "n_heads": size.n_heads, "n_layers": size.n_layers}
+    model: Decoder = build_model(row, vocab_size=size.vocab_size, **sizes)
+    return lambda: generate(model, [[0]], size.length)
+
+
+def _peer(model: Any, size: Size) -> Callable[[], object]:
+    """The bare loop around their model and their cache: `generate` of theirs has more around it."""
+
+    @torch.no_grad()
+    def run() -> list[int]:
+        from transformers import DynamicCache
+
+        token, cache, found = torch.zeros(1, 1, dtype=torch.long), DynamicCache(), []
+        with in_eval_mode(model):
+            for _ in range(size.length):
+                logits = model(token, past_key_values=cache, use_cache=True).logits
+                token = logits[:, -1:].argmax(dim=-1)
+                found.append(int(token))
+        return found
+
+    return run

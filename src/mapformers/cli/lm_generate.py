@@ -1,0 +1,125 @@
+"""`mapformers lm generate`: a trained language model goes on after prompts."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from mapformers.cli.output import print_json
+from mapformers.cli.parse import parse
+from mapformers.cli.threads import use_threads
+from mapformers.errors import UserError, require
+from mapformers.lm.corpus import Corpus
+from mapformers.lm.generation import Sampling, generate, stream
+from mapformers.lm.text import Text
+from mapformers.lm.unfolding import Unfolding
+from mapformers.model import Decoder
+from mapformers.runs.config import ForeignModel
+from mapformers.runs.folder import RunFolder
+from mapformers.runs.run import Run, load
+
+PROG = "mapformers lm generate"
+DESCRIPTION = """Let a language model go on after one prompt or several.
+
+  mapformers lm generate runs/text-mapwm-seed0 --prompt "It was a dark"
+  mapformers lm generate runs/text-mapwm-seed0 --prompt "It was" --tokens 200 --temperature 0.8 --top-p 0.95 --seed 1
+  mapformers lm generate runs/text-mapwm-seed0 --prompts-file prompts.txt --json
+
+Without --temperature, --top-k or --top-p, each token is the likeliest one. A text ends where a document would end.
+"""
+RULE = "---"  # between the texts of several prompts
+
+
+@dataclass(frozen=True)
+class Arguments:
+    run_dir: tyro.conf.Positional[Path]
+    """The folder that `mapformers train --task text` wrote."""
+    prompt: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Text to go on from. Given several times, all of them go on together."""
+    prompts_file: Path | None = None
+    """A file with a prompt on every line, after those of --prompt."""
+    tokens: int = 100
+    """New tokens after each prompt, at most."""
+    sampling: Sampling = field(default_factory=Sampling)
+    threads: int | None = None
+    """Threads to compute on (one per core unless given)."""
+    json: bool = False
+    """Print one JSON document instead of the text."""
+
+
+def main(args: Sequence[str]) -> int:
+    asked = parse(Arguments, args, PROG, DESCRIPTION)
+    require(asked.tokens >= 1, f"--tokens must be at least 1, not {asked.tokens}.")
+    prompts = read_prompts(asked)
+    run, model, corpus = language_model(asked.run_dir)
+    ids = [corpus.tokenizer.encode([prompt])[0].tolist() for prompt in prompts]
+    with use_threads(asked.threads):
+        settings: dict[str, Any] = {"stop": corpus.separator, **asdict(asked.sampling)}
+        if len(prompts) == 1 and not asked.json:
+            show_as_it_comes(model, corpus, prompts[0], ids[0], asked.tokens, settings)
+            return 0
+        found = generate(model, ids, asked.tokens, **settings)
+    results = [result(corpus, *each) for each in zip(prompts, ids, found)]
+    if asked.json:
+        said = {"run": str(asked.run_dir), "step": run.step, "tokens": asked.tokens, **asdict(asked.sampling)}
+        print_json({**said, "results": results})
+    else:
+        print(f"\n{RULE}\n".join(each["prompt"] + each["text"] for each in results))
+    return 0
+
+
+def read_prompts(asked: Arguments) -> list[str]:
+    """All prompts in their order; an empty one is refused, as there would be nothing to go on from."""
+    prompts = {f"--prompt number {n}": prompt for n, prompt in enumerate(asked.prompt, 1)}
+    if asked.prompts_file is not None:
+        try:
+            lines = asked.prompts_file.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no UTF-8 text"
+            raise UserError(f"Cannot read {asked.prompts_file}: {why.lower()}.") from None
+        require(bool(lines), f"{asked.prompts_file} is empty; it should have a prompt on every line.")
+        prompts |= {f"Line {n} of {asked.prompts_file}": line for n, line in enumerate(lines, 1)}
+    require(bool(prompts), "There is nothing to go on from; give --prompt TEXT or --prompts-file FILE.")
+    for where, prompt in prompts.items():
+        require(bool(prompt), f"{where} is empty; give it at least one letter.")
+    return list(prompts.values())
+
+
+def language_model(folder: Path) -> tuple[Run, Decoder, Corpus]:
+    """The run, its model, and the text it was trained on, whose tokenizer is needed."""
+    _, config = RunFolder.open(folder)
+    require(config.task == "text", f"The run in {folder} is on {config.task}; give one that was trained on text.")
+    foreign = isinstance(config.model, ForeignModel)
+    require(not foreign, f"The model of {folder} is your own {config.model_name}, of which no state is known.")
+    run = load(folder)
+    model, task = run.model, run.task
+    assert isinstance(model, Decoder) and isinstance(task, Text)
+    corpus = task.corpus
+    known = model.config.vocab_size
+    fits = f"{corpus.folder} has a vocabulary of {corpus.vocab_size} tokens, the model of {folder} one of {known}."
+    require(corpus.vocab_size == known, fits)
+    return run, model, corpus
+
+
+def show_as_it_comes(
+    model: Decoder, corpus: Corpus, prompt: str, ids: list[int], tokens: int, settings: dict[str, Any]
+) -> None:
+    """Print the prompt, and then each piece of text as soon as it is there."""
+    steps = stream(model, [ids], tokens, **settings)  # which refuses wrong settings before anything is printed
+    text = Unfolding(corpus.tokenizer, ids)
+    print(prompt, end="", flush=True)
+    for step in steps:
+        if step[0] != corpus.separator:
+            print(text.add(step[0]), end="", flush=sys.stdout.isatty())
+    print(text.rest())
+
+
+def result(corpus: Corpus, prompt: str, ids: list[int], found: list[int]) -> dict[str, Any]:
+    """One prompt's text as plain data; ``ended``: whether the model ended it before all tokens were used up."""
+    ended = found[-1] == corpus.separator
+    text = Unfolding(corpus.tokenizer, ids)
+    shown = [text.add(token) for token in found[: len(found) - ended]]
+    return {"prompt": prompt, "text": "".join(shown) + text.rest(), "ids": found, "ended": ended}
