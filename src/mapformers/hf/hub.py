@@ -1,0 +1,27 @@
+"""A saved folder that names its package, so that others can load it: `trust_remote_code` reads the one-line module."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from mapformers.files import write_atomically
+
+MODULE = "modeling_mapformer"
+
+
+class Package:
+    """Mixed into a model: `save_pretrained` also writes a module of one line, and the config says what is in it."""
+
+    auto_class: ClassVar[str]
+    config: Any
+
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> Any:
+        config, model = type(self.config).__name__, type(self).__name__
+        self.config.auto_map = {"AutoConfig": f"{MODULE}.{config}", self.auto_class: f"{MODULE}.{model}"}
+        saved = super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
+        line = f"from mapformers.hf import {config}, {model}  # pip install 'mapformers[hf]'\n"
+        write_atomically(Path(save_directory) / f"{MODULE}.py", line.encode())
+        return saved
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "") -> None:
+        """Nothing: our own files are not copied into what is saved; the module there names the package."""
