@@ -15,7 +15,17 @@ require(find_spec("transformers") is not None, "mapformers.hf needs transformers
 
 from transformers import AutoConfig, AutoModelForCausalLM  # noqa: E402
 
-from mapformers.hf.added_maps import WITH_MAPS, add_maps, load_with_maps  # noqa: E402
+from mapformers.hf.added_maps import (  # noqa: E402
+    WITH_MAPS,
+    LlamaWithMaps,
+    LlamaWithMapsConfig,
+    MistralWithMaps,
+    MistralWithMapsConfig,
+    Qwen2WithMaps,
+    Qwen2WithMapsConfig,
+    add_maps,
+    load_with_maps,
+)
 from mapformers.hf.cache import MapFormerCache  # noqa: E402
 from mapformers.hf.configuration import MapFormerConfig  # noqa: E402
 from mapformers.hf.conversion import from_decoder, from_run  # noqa: E402
@@ -28,9 +38,15 @@ for _model in WITH_MAPS.values():
     AutoModelForCausalLM.register(_model.config_class, _model, exist_ok=True)
 
 __all__ = [
+    "LlamaWithMaps",
+    "LlamaWithMapsConfig",
     "MapFormerCache",
     "MapFormerConfig",
     "MapFormerForCausalLM",
+    "MistralWithMaps",
+    "MistralWithMapsConfig",
+    "Qwen2WithMaps",
+    "Qwen2WithMapsConfig",
     "add_maps",
     "from_decoder",
     "from_run",
