@@ -13,7 +13,9 @@ GREEDY = {"do_sample": False, "max_new_tokens": 7}
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("how", [GREEDY, {**GREEDY, "num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
+@pytest.mark.parametrize(
+    "how", [GREEDY, {**GREEDY, "num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"]
+)
 def test_with_the_cache_as_without(name, how):
     net = model(name)
     assert torch.equal(net.generate(tokens(), **how), net.generate(tokens(), use_cache=False, **how))
@@ -23,7 +25,9 @@ def test_sampling_with_the_cache_as_without():
     net, drawn = model(), []
     for use_cache in (True, False):
         torch.manual_seed(0)
-        drawn.append(net.generate(tokens(), do_sample=True, num_return_sequences=3, max_new_tokens=7, use_cache=use_cache))
+        drawn.append(
+            net.generate(tokens(), do_sample=True, num_return_sequences=3, max_new_tokens=7, use_cache=use_cache)
+        )
     assert drawn[0].shape == (6, 16) and torch.equal(*drawn)
 
 

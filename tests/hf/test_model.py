@@ -202,7 +202,9 @@ def test_no_setting_of_transformers_is_taken_for_one_of_ours():
     for name in LAYERS:
         options = {field for field in LAYERS[name].options.__dataclass_fields__}
         assert not options & theirs, name
-        MapFormerConfig(name, vocab_size=10, **{"action_ids": [1]} if name == "tem-t" else {}, **PretrainedConfig().to_dict())
+        MapFormerConfig(
+            name, vocab_size=10, **{"action_ids": [1]} if name == "tem-t" else {}, **PretrainedConfig().to_dict()
+        )
 
 
 def test_mistakes_are_named():

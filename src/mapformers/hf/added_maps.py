@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import (
     AutoModelForCausalLM,
     LlamaConfig,
@@ -45,17 +44,19 @@ class WithMaps(Package):
                 attention.path = new_path(self.config)
             Turning(attention, reading)
 
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        """A checkpoint without maps is that of the plain model: the path then starts at zero."""
-        if isinstance(module, AddedPath):
-            with torch.device("cpu"):
-                fresh = new_path(self.config).state_dict()
-            for name, tensor in module.state_dict().items():
-                if not getattr(getattr(module, name), "_is_hf_initialized", False):
-                    tensor.copy_(fresh[name])
-        else:
-            super()._init_weights(module)  # type: ignore[misc]
+    @classmethod
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
+        """A checkpoint without maps is that of the plain model: its paths start at zero movement."""
+        load: Any = super().from_pretrained  # type: ignore[misc]
+        model, found = load(*args, output_loading_info=True, **kwargs)
+        start = None
+        for name in found["missing_keys"]:
+            owner, _, tensor = name.rpartition(".")
+            if owner.endswith(".path"):
+                start = new_path(model.config).state_dict() if start is None else start
+                with torch.no_grad():
+                    getattr(model.get_submodule(owner), tensor).copy_(start[tensor])
+        return (model, found) if output_loading_info else model
 
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *_: Any) -> None:
         require(generation_config.cache_implementation in (None, "dynamic"), OTHER_CACHES)

@@ -77,7 +77,9 @@ class MapFormerConfig(PretrainedConfig):
         options = {} if self.model is None else {name: getattr(self, name) for name in option_names(self.model)}
         layers = None if self.layers is None else [(name, options) for name, options in self.layers]
         n_layers = self.n_layers if layers is None else None
-        return model_config(self.model, vocab_size=self.vocab_size, n_layers=n_layers, layers=layers, **sizes, **options)
+        return model_config(
+            self.model, vocab_size=self.vocab_size, n_layers=n_layers, layers=layers, **sizes, **options
+        )
 
     @classmethod
     def of_decoder(cls, config: ModelConfig, **settings: Any) -> "MapFormerConfig":

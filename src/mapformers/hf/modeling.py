@@ -213,5 +213,3 @@ def starts_of_documents(position_ids: Tensor | None, reset: Tensor | None) -> Te
         return reset
     begins = position_ids == 0
     return begins if bool(begins[:, 1:].any()) else None
-
-
