@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+
 from mapformers.hf import MapFormerConfig, MapFormerForCausalLM
 
 VOCABULARY = 40

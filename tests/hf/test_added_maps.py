@@ -5,9 +5,6 @@ import json
 
 import pytest
 import torch
-from mapformers.errors import UserError
-from mapformers.hf import LlamaWithMaps, add_maps, load_with_maps
-from mapformers.modules.movement import find_movements
 from transformers import (
     AutoModelForCausalLM,
     DynamicCache,
@@ -18,6 +15,10 @@ from transformers import (
     Qwen2Config,
     Qwen2ForCausalLM,
 )
+
+from mapformers.errors import UserError
+from mapformers.hf import LlamaWithMaps, add_maps, load_with_maps
+from mapformers.modules.movement import find_movements
 
 GREEDY = {"do_sample": False, "max_new_tokens": 8}
 FAMILIES = [(LlamaConfig, LlamaForCausalLM), (MistralConfig, MistralForCausalLM), (Qwen2Config, Qwen2ForCausalLM)]

@@ -1,13 +1,14 @@
-"""`generate` with our cache: the same tokens as without, whatever the way of choosing them; other caches are refused."""
+"""`generate` with our cache: the same tokens as without, however they are chosen; other caches are refused."""
 
 import copy
 
 import pytest
 import torch
-from mapformers.errors import UserError
-from mapformers.hf import MapFormerCache
 from small import NAMES, model, tokens
 from transformers import DynamicCache
+
+from mapformers.errors import UserError
+from mapformers.hf import MapFormerCache
 
 GREEDY = {"do_sample": False, "max_new_tokens": 7}
 
@@ -105,5 +106,5 @@ def test_other_caches_are_refused_by_object():
 
 
 def test_assisted_generation_is_refused():
-    with pytest.raises(ValueError, match="(?i)stateful|assistant"):
+    with pytest.raises(ValueError, match=r"(?i)stateful|assistant"):
         model().generate(tokens(1), assistant_model=model(), **GREEDY)

@@ -2,15 +2,16 @@
 
 import json
 
-import mapformers as mf
 import pytest
 import torch
-from mapformers.errors import UserError
-from mapformers.hf import MapFormerConfig, MapFormerForCausalLM, from_decoder, from_run
-from mapformers.modules.layer import LAYERS
 from safetensors.torch import load_file, save_file
 from small import NAMES, VARIANTS, VOCABULARY, config, model, tokens
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+
+import mapformers as mf
+from mapformers.errors import UserError
+from mapformers.hf import MapFormerConfig, MapFormerForCausalLM, from_decoder, from_run
+from mapformers.modules.layer import LAYERS
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -200,7 +201,7 @@ def test_packed_documents_are_as_if_alone():
 def test_no_setting_of_transformers_is_taken_for_one_of_ours():
     theirs = set(vars(PretrainedConfig()))
     for name in LAYERS:
-        options = {field for field in LAYERS[name].options.__dataclass_fields__}
+        options = set(LAYERS[name].options.__dataclass_fields__)
         assert not options & theirs, name
         MapFormerConfig(
             name, vocab_size=10, **{"action_ids": [1]} if name == "tem-t" else {}, **PretrainedConfig().to_dict()
@@ -214,7 +215,7 @@ def test_mistakes_are_named():
         MapFormerConfig("mapwn")
     with pytest.raises(UserError, match="only one"):
         model()(tokens(), inputs_embeds=torch.zeros(2, 9, 32))
-    with pytest.raises(UserError, match="decoder.observe"):
+    with pytest.raises(UserError, match="look at it"):
         model()(tokens(), output_attentions=True)
     with pytest.raises(UserError, match="attention_mask"):
         model()(tokens(), attention_mask=torch.ones(2, 1, 9, 9))

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from mapformers.hf import MapFormerForCausalLM
 from small import model, tokens
+
+from mapformers.hf import MapFormerForCausalLM
 
 
 def test_trainer_takes_a_step(tmp_path):
@@ -47,7 +48,7 @@ def test_lm_eval_scores_a_saved_folder(tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    words = ["<pad>", "<end>", *"the a cat dog sees likes runs it is small and big".split()]
+    words = ["<pad>", "<end>", *["the", "a", "cat", "dog", "sees", "likes", "runs", "it", "is", "small", "and", "big"]]
     inner = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<pad>"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<end>")

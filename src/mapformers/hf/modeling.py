@@ -33,6 +33,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):
     _is_stateful = True  # a state cannot be taken back by some tokens
     _supports_cache_class = True
     _supports_sdpa = True
+    _keep_in_fp32_modules_strict = ["path"]  # angles grow with the way gone, and so does a rounding of their rates
 
     def __init__(self, config: MapFormerConfig):
         super().__init__(config)
