@@ -24,7 +24,6 @@ class MapFormerCache(Cache):
     is_croppable = False
     is_initialized = True
     is_sliding = [False]
-    layers: list[Any] = []
 
     def __init__(self, state: StreamState | None = None):
         if issubclass(Cache, torch.nn.Module):  # up to transformers 4.48
@@ -35,7 +34,12 @@ class MapFormerCache(Cache):
         return f"MapFormerCache({self.get_seq_length()} tokens)"
 
     def __len__(self) -> int:
-        return 0 if self.state is None else len(self.state.layers)
+        return len(self.layers)
+
+    @property
+    def layers(self) -> list[Any]:
+        """What each layer remembers: keys and values, or whatever else it has."""
+        return [] if self.state is None else list(self.state.layers)
 
     def get_seq_length(self, layer_idx: int | None = 0) -> int:
         return 0 if self.state is None else self.state.past.length

@@ -29,6 +29,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):
     auto_class = "AutoModelForCausalLM"
     supports_gradient_checkpointing = True
     gradient_checkpointing = False
+    _is_built = False
     _tied_weights_keys = {"decoder.head.weight": "decoder.embedding.weight"}
     _is_stateful = True  # a state cannot be taken back by some tokens
     _supports_cache_class = True
@@ -152,8 +153,12 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):
         self.decoder.config = dataclasses.replace(self.decoder.config, vocab_size=size)
 
     def init_weights(self) -> None:
-        """A new decoder has its weights already; what is left to do is to tie the head, if it is to be tied."""
-        self.tie_weights()
+        """A new decoder has its weights already, and only ties its head; called again, all weights start anew."""
+        if self._is_built:
+            super().init_weights()
+        else:
+            self._is_built = True
+            self.tie_weights()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
