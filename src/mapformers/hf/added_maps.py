@@ -17,8 +17,8 @@ from transformers import (
 
 from mapformers.errors import require
 from mapformers.files import read_json
-from mapformers.hf.added_path import OTHER_CACHES, AddedPath, Reading, Turning, checked_cache, new_cache
-from mapformers.hf.hub import Package
+from mapformers.hf.hub import NamedByPackage, Package
+from mapformers.hf.turning import OTHER_CACHES, AddedPath, Reading, Turning, checked_cache, new_cache
 from mapformers.modules.mixer import LayerShape
 from mapformers.modules.movement import VelocityOptions
 
@@ -76,7 +76,7 @@ def new_path(config: Any) -> AddedPath:
     return AddedPath(shape, config.map_rank, options)
 
 
-class LlamaWithMapsConfig(LlamaConfig):
+class LlamaWithMapsConfig(NamedByPackage, LlamaConfig):
     model_type = "llama-with-maps"
     map_rank: int = 4
     map_omega_max: float = 1.0
@@ -84,7 +84,7 @@ class LlamaWithMapsConfig(LlamaConfig):
     map_learn_omega: bool = True
 
 
-class MistralWithMapsConfig(MistralConfig):
+class MistralWithMapsConfig(NamedByPackage, MistralConfig):
     model_type = "mistral-with-maps"
     map_rank: int = 4
     map_omega_max: float = 1.0
@@ -92,7 +92,7 @@ class MistralWithMapsConfig(MistralConfig):
     map_learn_omega: bool = True
 
 
-class Qwen2WithMapsConfig(Qwen2Config):
+class Qwen2WithMapsConfig(NamedByPackage, Qwen2Config):
     model_type = "qwen2-with-maps"
     map_rank: int = 4
     map_omega_max: float = 1.0
@@ -100,19 +100,19 @@ class Qwen2WithMapsConfig(Qwen2Config):
     map_learn_omega: bool = True
 
 
-class LlamaWithMaps(WithMaps, LlamaForCausalLM):
+class LlamaWithMaps(WithMaps, LlamaForCausalLM):  # type: ignore[misc]
     config_class = LlamaWithMapsConfig
 
 
-class MistralWithMaps(WithMaps, MistralForCausalLM):
+class MistralWithMaps(WithMaps, MistralForCausalLM):  # type: ignore[misc]
     config_class = MistralWithMapsConfig
 
 
-class Qwen2WithMaps(WithMaps, Qwen2ForCausalLM):
+class Qwen2WithMaps(WithMaps, Qwen2ForCausalLM):  # type: ignore[misc]
     config_class = Qwen2WithMapsConfig
 
 
-WITH_MAPS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {
+WITH_MAPS: dict[type[PreTrainedModel], Any] = {
     LlamaForCausalLM: LlamaWithMaps,
     MistralForCausalLM: MistralWithMaps,
     Qwen2ForCausalLM: Qwen2WithMaps,
@@ -156,6 +156,6 @@ def add_maps(
 def load_with_maps(folder: str | Path, **settings: Any) -> PreTrainedModel:
     """A model that :func:`add_maps` made and `save_pretrained` saved; ``settings`` as of `from_pretrained`."""
     kind = read_json(Path(folder) / "config.json").get("model_type")
-    known = {model.config_class.model_type for model in WITH_MAPS.values()}  # type: ignore[union-attr]
+    known = {model.config_class.model_type for model in WITH_MAPS.values()}
     require(kind in known, f"{folder} holds a model of type {kind!r}, without maps; load it with from_pretrained.")
     return AutoModelForCausalLM.from_pretrained(folder, **settings)

@@ -9,6 +9,7 @@ from transformers import PretrainedConfig
 
 from mapformers.config import to_dict
 from mapformers.errors import UserError
+from mapformers.hf.hub import NamedByPackage
 from mapformers.model import SIZES, LayerSpec, ModelConfig, model_config
 from mapformers.modules.layer import LAYERS
 
@@ -16,7 +17,7 @@ DEFAULT_MODEL = "mapwm"
 GPT2_VOCABULARY = 50257
 
 
-class MapFormerConfig(PretrainedConfig):
+class MapFormerConfig(NamedByPackage, PretrainedConfig):
     """A decoder by a model's name and its layer's options, or a hybrid by ``layers``: as in `build_model`.
 
     >>> MapFormerConfig("mapwm", vocab_size=100, d_model=64, n_layers=2, n_heads=2, rank=2).rank
@@ -63,19 +64,21 @@ class MapFormerConfig(PretrainedConfig):
 
         self.model, self.vocab_size, self.n_layers = model, vocab_size, len(built.layers)
         self.layers = None if layers is None else [[layer.name, to_dict(layer.options)] for layer in built.layers]
-        self.d_model, self.n_heads, self.head_dim, self.mlp_ratio = d_model, n_heads, head_dim, mlp_ratio
+        self.d_model, self.n_heads, self.head_dim, self.mlp_ratio = d_model, n_heads, built.head_size, mlp_ratio
         if layers is None:
             for name, value in to_dict(built.layers[0].options).items():
                 setattr(self, name, value)
         self.use_cache = use_cache
-        super().__init__(tie_word_embeddings=tie_word_embeddings, **settings)
+        super().__init__(**settings, **{"tie_word_embeddings": tie_word_embeddings})
         self.tie_word_embeddings = tie_word_embeddings
 
     def decoder_config(self) -> ModelConfig:
         """The config of the decoder, checked once more: attributes may have been set since."""
-        sizes = {name: getattr(self, name) for name in SIZES}
+        sizes: dict[str, Any] = {name: getattr(self, name) for name in SIZES}
+        if self.head_dim * self.n_heads == self.d_model:
+            sizes["head_dim"] = None  # an equal share, which need not be said
         options = {} if self.model is None else {name: getattr(self, name) for name in option_names(self.model)}
-        layers = None if self.layers is None else [(name, options) for name, options in self.layers]
+        layers: Any = None if self.layers is None else [(name, options) for name, options in self.layers]
         n_layers = self.n_layers if layers is None else None
         return model_config(
             self.model, vocab_size=self.vocab_size, n_layers=n_layers, layers=layers, **sizes, **options
@@ -99,7 +102,7 @@ def option_names(model: str) -> set[str]:
 def refuse_misspelt(settings: dict[str, Any], model: str | None, known: set[str]) -> None:
     """`transformers` keeps whatever a config is given; a name that is nearly one of ours is a mistake."""
     names = known | set(SIZES) | {"n_layers", "layers", "model"}
-    for name in settings:
+    for name in settings.keys() - vars(PretrainedConfig()).keys():
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
         if near:
             raise UserError(f"There is no option of model {model!r} named {name!r}; did you mean {near[0]!r}?")

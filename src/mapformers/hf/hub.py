@@ -8,7 +8,15 @@ from mapformers.files import write_atomically
 MODULE = "modeling_mapformer"
 
 
-class Package:
+class NamedByPackage:
+    """Mixed into a config or a model: what is saved names this package, and holds no copy of its files."""
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = "") -> None:
+        """Nothing: it is what would have a copy saved."""
+
+
+class Package(NamedByPackage):
     """Mixed into a model: `save_pretrained` also writes a module of one line, and the config says what is in it."""
 
     auto_class: ClassVar[str]
@@ -21,7 +29,3 @@ class Package:
         line = f"from mapformers.hf import {config}, {model}  # pip install 'mapformers[hf]'\n"
         write_atomically(Path(save_directory) / f"{MODULE}.py", line.encode())
         return saved
-
-    @classmethod
-    def register_for_auto_class(cls, auto_class: str = "") -> None:
-        """Nothing: our own files are not copied into what is saved; the module there names the package."""

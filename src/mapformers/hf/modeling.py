@@ -18,7 +18,7 @@ from mapformers.model import EMBEDDING_STD, Decoder
 from mapformers.modules.context import EMPTY_PAST, Context
 
 
-class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):
+class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: ignore[misc]
     """tokens → logits, with `generate`, `Trainer`, `save_pretrained` and what else `transformers` has.
 
     ``decoder`` is the model itself, as `build_model` builds it: `decoder.observe(tokens)` looks inside.
@@ -82,15 +82,16 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):
         settings = {"reset": starts_of_documents(position_ids, reset), "padding_mask": padding(attention_mask, given)}
         if input_ids is not None:
             context = self.decoder._context(input_ids, state=state, **settings)
-            inputs_embeds = self.decoder.embedding(input_ids)
+            x: Tensor = self.decoder.embedding(input_ids)
         else:
             if state is not None:
                 state.require_fit(given.shape[0], self.decoder.config)
             context = Context.of(given, past=EMPTY_PAST if state is None else state.past, **settings)
+            x = given
 
         wants_hidden = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         hidden: list[Tensor] = []
-        x, layer_states, _ = self.decoder.read(inputs_embeds, context, state, call=self._layer_call(hidden, use_cache))
+        x, layer_states, _ = self.decoder.read(x, context, state, call=self._layer_call(hidden, use_cache))
         logits = self.logits(x[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep])
         loss = None
         if labels is not None:
@@ -98,12 +99,8 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):
         if use_cache:
             cache = MapFormerCache() if cache is None else cache
             cache.state = self.decoder.state_after(context, layer_states)
-        output = CausalLMOutputWithPast(
-            loss=loss,
-            logits=logits,
-            past_key_values=cache if use_cache else None,
-            hidden_states=(*hidden, x) if wants_hidden else None,
-        )
+        told: dict[str, Any] = {"logits": logits, "hidden_states": (*hidden, x) if wants_hidden else None}
+        output = CausalLMOutputWithPast(loss=loss, past_key_values=cache if use_cache else None, **told)
         as_dict = self.config.return_dict if return_dict is None else return_dict
         return output if as_dict else output.to_tuple()
 
@@ -138,14 +135,14 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):
     def get_input_embeddings(self) -> nn.Module:
         return self.decoder.embedding
 
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
+    def set_input_embeddings(self, value: Any) -> None:
         self.decoder.embedding = value
         self._follow_vocabulary()
 
     def get_output_embeddings(self) -> nn.Module:
         return self.decoder.head
 
-    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+    def set_output_embeddings(self, new_embeddings: Any) -> None:
         self.decoder.head = new_embeddings
 
     def _follow_vocabulary(self) -> None:
@@ -167,14 +164,16 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        found = super().from_pretrained(*args, **kwargs)
+        found: Any = super().from_pretrained(*args, **kwargs)
         model = found[0] if isinstance(found, tuple) else found  # output_loading_info=True
         with torch.no_grad():
             for index in range(len(model.decoder.layers)):
                 start_layer(model.decoder, index, only_tables=True)
         return found
 
-    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *_: Any) -> None:
+    def _prepare_cache_for_generation(  # type: ignore[override]
+        self, generation_config: Any, model_kwargs: dict[str, Any], *_: Any
+    ) -> None:
         """`generate` asks for a cache to begin with, or hands on the one that it was given."""
         given = model_kwargs.get("past_key_values")
         require(generation_config.cache_implementation in (None, "dynamic"), OTHER_CACHES)

@@ -45,7 +45,7 @@ class MapCache(DynamicCache):
             self.__dict__["coordinates"][layer] = change(trajectory)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        super().reorder_cache(beam_idx)
+        super().reorder_cache(beam_idx.long())  # type: ignore[arg-type]
         self._change(lambda trajectory: trajectory.index_select(0, beam_idx.to(trajectory.device)))
 
     def batch_select_indices(self, indices: Tensor) -> None:
@@ -89,7 +89,7 @@ class AddedPath(PathIntegrator):
 class Turning:
     """Hooks of one attention layer: before it, find θ; after its projections, turn what they give by θ."""
 
-    def __init__(self, attention: nn.Module, reading: "Reading"):
+    def __init__(self, attention: Any, reading: "Reading"):
         self.attention, self.reading = attention, reading
         self.theta: Tensor | None = None
         self.hooked: dict[str, tuple[nn.Module, Any]] = {}
