@@ -37,7 +37,7 @@ class MapFormerCache(Cache):
         return len(self.layers)
 
     @property
-    def layers(self) -> list[Any]:
+    def layers(self) -> list[Any]:  # type: ignore[override]
         """What each layer remembers: keys and values, or whatever else it has."""
         return [] if self.state is None else list(self.state.layers)
 

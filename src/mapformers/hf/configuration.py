@@ -69,7 +69,8 @@ class MapFormerConfig(NamedByPackage, PretrainedConfig):
             for name, value in to_dict(built.layers[0].options).items():
                 setattr(self, name, value)
         self.use_cache = use_cache
-        super().__init__(**settings, **{"tie_word_embeddings": tie_word_embeddings})
+        settings["tie_word_embeddings"] = tie_word_embeddings
+        super().__init__(**settings)
         self.tie_word_embeddings = tie_word_embeddings
 
     def decoder_config(self) -> ModelConfig:
