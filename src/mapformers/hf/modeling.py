@@ -34,7 +34,6 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
     _is_stateful = True  # a state cannot be taken back by some tokens
     _supports_cache_class = True
     _supports_sdpa = True
-    _keep_in_fp32_modules_strict = ["path"]  # angles grow with the way gone, and so does a rounding of their rates
 
     def __init__(self, config: MapFormerConfig):
         super().__init__(config)
@@ -42,6 +41,8 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         with in_float32():
             self.decoder = Decoder(config.decoder_config())
         self.decoder.to(dtype)
+        if any(name.endswith(".path") for name, _ in self.decoder.named_modules()):
+            self._keep_in_fp32_modules_strict = {"path"}  # angles grow with the way gone, and so do errors of rates
         self._no_split_modules = sorted({type(layer).__name__ for layer in self.decoder.layers})
         self.post_init()
 
