@@ -61,3 +61,11 @@ def test_a_model_of_ones_own_is_trained_and_streams(tmp_path):
 def test_a_map_is_read():
     output = run(str(EXAMPLES / "read_a_map.py"))
     assert "how far each token moves" in output and "%" in output
+
+
+def test_a_llama_is_given_maps(tmp_path):
+    pytest.importorskip("transformers", reason="the example is about a model of transformers")
+    (tmp_path / "text.txt").write_text("A cat sees a dog. " * 100)
+    output = run(str(EXAMPLES / "upcycle_llama.py"), "--text", "text.txt", "--tiny", cwd=tmp_path)
+    assert "same logits: True" in output and "with and without cache: True" in output
+    assert output.count("perplexity") == output.count("accuracy") == 2

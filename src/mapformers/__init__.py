@@ -48,6 +48,7 @@ _ROOMS = (
     "analysis",
     "benchmarks",
     "evaluation",
+    "hf",
     "launch",
     "layers",
     "lie",

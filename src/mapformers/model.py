@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -128,6 +128,7 @@ def layer_spec(spec: LayerSpec) -> tuple[str, Mapping[str, Any]]:
 
 
 EMBEDDING_STD = 0.3
+CallLayer = Callable[..., tuple[Tensor, Any, Any]]
 
 
 class Decoder(nn.Module):
@@ -189,10 +190,11 @@ class Decoder(nn.Module):
         ``state``: what an earlier call returned; these tokens then follow those.
         """
         context = self._context(tokens, reset, padding_mask, state, keeps_state=return_state)
-        logits, layer_states, _ = self._run(tokens, context, state, record=False)
+        x, layer_states, _ = self.read(self.embedding(tokens), context, state)
+        logits = self.head(x)
         if not return_state:
             return logits
-        return logits, StreamState(context.extended_past(), layer_states, tokens.shape[0], self.config)
+        return logits, self.state_after(context, layer_states)
 
     @torch.no_grad()
     def observe(
@@ -205,7 +207,8 @@ class Decoder(nn.Module):
         (B, L, H, D): those the layer has.
         """
         with in_eval_mode(self):
-            return self._run(tokens, self._context(tokens, reset, padding_mask, None), None, record=True)[2]
+            context = self._context(tokens, reset, padding_mask, None)
+            return self.read(self.embedding(tokens), context, None, record=True)[2]
 
     def _context(
         self,
@@ -219,19 +222,33 @@ class Decoder(nn.Module):
         past = EMPTY_PAST if state is None else state.past
         return Context.of(tokens, reset=reset, padding_mask=padding_mask, past=past, keeps_state=keeps_state)
 
-    def _run(
-        self, tokens: Tensor, context: Context, state: StreamState | None, record: bool
+    def read(
+        self,
+        x: Tensor,
+        context: Context,
+        state: StreamState | None,
+        record: bool = False,
+        call: CallLayer | None = None,
     ) -> tuple[Tensor, tuple[Any, ...], list[dict[str, Tensor]]]:
-        x = self.embedding(tokens)
+        """Embedded tokens (B, L, d_model) through the layers and the last norm; layer by layer, its state and notes.
+
+        ``call(layer, x, stream, state, context)`` stands in for ``layer(x, stream, state, context)``: for whoever looks
+        at what passes from layer to layer, or computes it once more in the backward pass.
+        """
         stream: Any = None
         layer_states, notes = [], []
         for index, layer in enumerate(self.layers):
             if record:
                 context.recording = {}
                 notes.append(context.recording)
-            x, stream, layer_state = layer(x, stream, None if state is None else state.layers[index], context)
+            given = (x, stream, None if state is None else state.layers[index], context)
+            x, stream, layer_state = layer(*given) if call is None else call(layer, *given)
             layer_states.append(layer_state)
-        return self.head(self.norm(x)), tuple(layer_states), notes
+        return self.norm(x), tuple(layer_states), notes
+
+    def state_after(self, context: Context, layer_states: tuple[Any, ...]) -> StreamState:
+        """The state to go on from, once :meth:`read` has read what the context tells of."""
+        return StreamState(context.extended_past(), layer_states, context.batch_size, self.config)
 
     def _check_tokens(self, tokens: Tensor, state: StreamState | None) -> None:
         if torch.compiler.is_compiling():
@@ -244,8 +261,9 @@ class Decoder(nn.Module):
         if tokens.device.type == "cpu":  # elsewhere the look would stall the device
             low, high = (int(t) for t in tokens.aminmax())
             require(
-                low >= 0 and high < self.config.vocab_size,
-                f"Token {low if low < 0 else high} is out of range: the model knows 0 to {self.config.vocab_size - 1}.",
+                low >= 0 and high < len(self.embedding.weight),
+                f"Token {low if low < 0 else high} is out of range: the model knows 0 to "
+                f"{len(self.embedding.weight) - 1}.",
             )
         if state is not None:
             require(

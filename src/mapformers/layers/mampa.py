@@ -139,7 +139,8 @@ class PathMAmPa(MAmPa):
             self.path.omega.copy_(ladder.view(n_blocks, groups).T.flatten())
             self.path.w_out.copy_(nn.functional.normalize(torch.randn_like(self.path.w_out), dim=1))
             self.x_proj.weight *= QK_SCALE
-            copied = nn.init.orthogonal_(self.in_proj.weight[: self.channels])
+            copied = self.in_proj.weight[: self.channels]
+            nn.init.orthogonal_(copied)
             self.out_proj.weight.copy_(2 * copied.T / math.sqrt(shape.n_layers))
 
     def recur(

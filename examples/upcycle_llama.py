@@ -1,0 +1,122 @@
+"""Give a Llama maps: train it on text, add maps without changing a bit of what it says, and train both on navigation.
+
+python examples/upcycle_llama.py --text data/books/train            # hours on two cores
+python examples/upcycle_llama.py --text README.md --tiny            # a minute: every step, nothing learned
+
+Three things are printed: whether the logits before and after `add_maps` are equal, the perplexity of the plain model
+and of the one with maps after the same further training on text, and the accuracy of both on revisited cells of a
+world (task `navigation`) after the same number of its sequences.
+"""
+
+import argparse
+import copy
+import math
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import mapformers as mf
+from mapformers.hf import add_maps, load_with_maps
+
+BYTES = 256
+
+
+def read_text(path: Path) -> torch.Tensor:
+    """A file, or all files of a folder, as bytes."""
+    files = [path] if path.is_file() else sorted(found for found in path.rglob("*") if found.is_file())
+    return torch.frombuffer(bytearray(b"\n".join(file.read_bytes() for file in files)), dtype=torch.uint8).long()
+
+
+def windows(text: torch.Tensor, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
+    starts = torch.randint(0, len(text) - length, (batch,), generator=generator).tolist()
+    return torch.stack([text[start : start + length] for start in starts])
+
+
+def train(model: LlamaForCausalLM, batches, rate: float) -> LlamaForCausalLM:
+    """AdamW on batches of (tokens, targets); targets of −100 have no loss. The path learns at a tenth of the rate."""
+    path = [parameter for name, parameter in model.named_parameters() if ".path." in name]
+    rest = [parameter for name, parameter in model.named_parameters() if ".path." not in name]
+    groups = [{"params": rest}, {"params": path, "lr": rate / 10, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=0.05)
+    model.train()
+    for tokens, targets in batches:
+        logits = model(tokens, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model.eval()
+
+
+def text_batches(text: torch.Tensor, steps: int, args: argparse.Namespace, seed: int):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        rows = windows(text, args.batch, args.length + 1, generator)
+        yield rows[:, :-1], rows[:, 1:]
+
+
+def world_batches(task: mf.Task, steps: int, args: argparse.Namespace, seed: int):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        batch = task.sample("iid", batch_size=args.batch, generator=generator)
+        yield batch.tokens, batch.targets.masked_fill(~batch.loss_mask, -100)
+
+
+@torch.no_grad()
+def perplexity(model: LlamaForCausalLM, text: torch.Tensor, args: argparse.Namespace) -> float:
+    losses = [
+        torch.nn.functional.cross_entropy(model(tokens, use_cache=False).logits.flatten(0, 1), targets.flatten())
+        for tokens, targets in text_batches(text, 8, args, seed=99)
+    ]
+    return math.exp(torch.stack(losses).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--text", type=Path, required=True, help="a file or a folder")
+    parser.add_argument("--tiny", action="store_true", help="every step at a size that learns nothing")
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--rank", type=int, default=2)
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--text-steps", type=int, default=3000)
+    parser.add_argument("--world-steps", type=int, default=3000)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--out", type=Path, default=Path("runs/llama-with-maps"))
+    args = parser.parse_args()
+    if args.tiny:
+        args.width, args.length, args.batch, args.text_steps, args.world_steps = 32, 32, 4, 2, 2
+
+    task = mf.build_task("navigation", dims=2, steps=16 if args.tiny else 128)
+    sizes = {"hidden_size": args.width, "intermediate_size": 4 * args.width, "num_hidden_layers": args.layers}
+    torch.manual_seed(0)
+    config = LlamaConfig(vocab_size=BYTES, num_attention_heads=4, pad_token_id=0, eos_token_id=None, **sizes)
+    text = read_text(args.text)
+    cut = len(text) * 9 // 10
+    plain = train(LlamaForCausalLM(config), text_batches(text[:cut], args.text_steps, args, seed=0), args.rate)
+
+    mapped = add_maps(copy.deepcopy(plain), rank=args.rank, omega_max=2 * math.pi, base=64)
+    sample = text[None, : args.length]
+    with torch.no_grad():
+        print("same logits:", torch.equal(plain(sample).logits, mapped(sample).logits))
+
+    for name, model in (("plain", plain), ("with maps", mapped)):
+        train(model, text_batches(text[:cut], args.text_steps // 2, args, seed=1), args.rate / 3)
+        print(f"perplexity, {name}: {perplexity(model, text[cut:], args):.3f}")
+    for name, model in (("plain", plain), ("with maps", mapped)):
+        train(model, world_batches(task, args.world_steps, args, seed=2), args.rate)
+        scores = mf.evaluate(model, task, "iid", n_sequences=16 if args.tiny else 256)
+        print(f"accuracy on revisits, {name}: {float(scores['accuracy']):.3f}")
+
+    mapped.save_pretrained(args.out)
+    loaded, start = load_with_maps(args.out), sample[:, :16]
+    settings = {"do_sample": False, "max_new_tokens": 16, "attention_mask": torch.ones_like(start)}
+    with_cache, without = (loaded.generate(start, use_cache=use, **settings) for use in (True, False))
+    print("generated alike with and without cache:", torch.equal(with_cache, without))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""`add_maps` turns a Llama, Mistral or Qwen2 that one already has into a MapFormer, in place."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from mapformers.errors import require
+from mapformers.files import read_json
+from mapformers.hf.hub import NamedByPackage, Package
+from mapformers.hf.turning import OTHER_CACHES, AddedPath, Reading, Turning, checked_cache, new_cache
+from mapformers.modules.mixer import LayerShape
+from mapformers.modules.movement import VelocityOptions
+
+
+class WithMaps(Package):
+    """Mixed into a causal language model: each attention layer has a `path`, whose angle is added to RoPE's."""
+
+    auto_class = "AutoModelForCausalLM"
+    _keep_in_fp32_modules_strict = ["path"]
+    config: Any
+    model: Any
+
+    def __init__(self, config: Any):
+        super().__init__(config)  # type: ignore[call-arg]
+        self.attach()
+
+    def attach(self) -> None:
+        """Give every attention layer a path, and the hooks that turn its queries and keys by it."""
+        reading = Reading(self.model)
+        for layer in self.model.layers:
+            attention = layer.self_attn
+            with torch.device(attention.q_proj.weight.device):
+                attention.path = new_path(self.config)
+            Turning(attention, reading)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
+        """A checkpoint without maps is that of the plain model: its paths start at zero movement."""
+        load: Any = super().from_pretrained  # type: ignore[misc]
+        model, found = load(*args, output_loading_info=True, **kwargs)
+        start = None
+        for name in found["missing_keys"]:
+            owner, _, tensor = name.rpartition(".")
+            if owner.endswith(".path"):
+                start = new_path(model.config).state_dict() if start is None else start
+                with torch.no_grad():
+                    getattr(model.get_submodule(owner), tensor).copy_(start[tensor])
+        return (model, found) if output_loading_info else model
+
+    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *_: Any) -> None:
+        require(generation_config.cache_implementation in (None, "dynamic"), OTHER_CACHES)
+        if model_kwargs.get("past_key_values") is not None:
+            checked_cache(model_kwargs["past_key_values"])
+        elif generation_config.use_cache is not False:
+            model_kwargs["past_key_values"] = new_cache(self.config)
+            if getattr(generation_config, "is_assistant", False):
+                model_kwargs["past_key_values"].activate_past_recording()
+
+
+def new_path(config: Any) -> AddedPath:
+    heads = config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    shape = LayerShape(config.hidden_size, getattr(config, "num_key_value_heads", None) or heads, head_dim)
+    options = VelocityOptions(config.map_omega_max, config.map_base, config.map_learn_omega)
+    return AddedPath(shape, config.map_rank, options)
+
+
+class LlamaWithMapsConfig(NamedByPackage, LlamaConfig):
+    model_type = "llama-with-maps"
+    map_rank: int = 4
+    map_omega_max: float = 1.0
+    map_base: float = 1024.0
+    map_learn_omega: bool = True
+
+
+class MistralWithMapsConfig(NamedByPackage, MistralConfig):
+    model_type = "mistral-with-maps"
+    map_rank: int = 4
+    map_omega_max: float = 1.0
+    map_base: float = 1024.0
+    map_learn_omega: bool = True
+
+
+class Qwen2WithMapsConfig(NamedByPackage, Qwen2Config):
+    model_type = "qwen2-with-maps"
+    map_rank: int = 4
+    map_omega_max: float = 1.0
+    map_base: float = 1024.0
+    map_learn_omega: bool = True
+
+
+class LlamaWithMaps(WithMaps, LlamaForCausalLM):  # type: ignore[misc]
+    config_class = LlamaWithMapsConfig
+
+
+class MistralWithMaps(WithMaps, MistralForCausalLM):  # type: ignore[misc]
+    config_class = MistralWithMapsConfig
+
+
+class Qwen2WithMaps(WithMaps, Qwen2ForCausalLM):  # type: ignore[misc]
+    config_class = Qwen2WithMapsConfig
+
+
+WITH_MAPS: dict[type[PreTrainedModel], Any] = {
+    LlamaForCausalLM: LlamaWithMaps,
+    MistralForCausalLM: MistralWithMaps,
+    Qwen2ForCausalLM: Qwen2WithMaps,
+}
+
+
+def add_maps(
+    model: PreTrainedModel, rank: int = 4, *, omega_max: float = 1.0, base: float = 1024.0, learn_omega: bool = True
+) -> PreTrainedModel:
+    """Turn a model into a MapFormer, in place: its first forward is bit for bit the one it was. Returns the model.
+
+    The angle of every layer becomes RoPE's plus θ = ω ⊙ W_out Σ W_in x, one path for each head of keys, with W_in
+    zero at the start. ``omega_max``, ``base`` are ω's ladder, ``learn_omega`` whether it is learned.
+
+    >>> add_maps(LlamaForCausalLM.from_pretrained("folder"), rank=4)  # doctest: +SKIP
+    """
+    require(not isinstance(model, WithMaps), "This model has its maps already; train it on, or load the plain one.")
+    known = ", ".join(plain.__name__ for plain in WITH_MAPS)
+    require(
+        type(model) in WITH_MAPS,
+        f"Maps are added to {known}, not to {type(model).__name__}; adapters (PEFT) come after the maps.",
+    )
+    mapped: Any = WITH_MAPS[type(model)]
+    settings = {"map_rank": rank, "map_omega_max": omega_max, "map_base": base, "map_learn_omega": learn_omega}
+    VelocityOptions(omega_max, base, learn_omega)
+    config: Any = model.config  # all modules share it, so it is changed and not replaced
+    kept = config.__class__
+    config.__class__ = mapped.config_class
+    for name, value in settings.items():
+        setattr(config, name, value)
+    try:
+        new_path(config)
+    except ValueError:
+        config.__class__ = kept
+        raise
+    model.__class__ = mapped
+    model.attach()  # type: ignore[operator]
+    return model
+
+
+def load_with_maps(folder: str | Path, **settings: Any) -> PreTrainedModel:
+    """A model that :func:`add_maps` made and `save_pretrained` saved; ``settings`` as of `from_pretrained`."""
+    kind = read_json(Path(folder) / "config.json").get("model_type")
+    known = {model.config_class.model_type for model in WITH_MAPS.values()}
+    require(kind in known, f"{folder} holds a model of type {kind!r}, without maps; load it with from_pretrained.")
+    return AutoModelForCausalLM.from_pretrained(folder, **settings)

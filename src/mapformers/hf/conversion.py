@@ -1,0 +1,33 @@
+"""Runs and decoders of ours as `transformers` models; `MapFormerForCausalLM.to_decoder` is the way back."""
+
+from pathlib import Path
+from typing import Any
+
+from mapformers.errors import require
+from mapformers.hf.configuration import MapFormerConfig
+from mapformers.hf.modeling import MapFormerForCausalLM
+from mapformers.model import Decoder
+from mapformers.runs.run import Run, load
+
+
+def from_decoder(decoder: Decoder, **settings: Any) -> MapFormerForCausalLM:
+    """A `transformers` model with a copy of the decoder's weights; ``settings`` are further ones of its config."""
+    require(isinstance(decoder, Decoder), f"A Decoder is converted, not a {type(decoder).__name__}.")
+    require(not settings.get("tie_head", settings.get("tie_word_embeddings")), "A head of its own cannot be tied.")
+    model = MapFormerForCausalLM(MapFormerConfig.of_decoder(decoder.config, **settings))
+    model.decoder.to(decoder.norm.gain).load_state_dict(decoder.state_dict())
+    return model.train(decoder.training)
+
+
+def from_run(run: Run | str | Path, **settings: Any) -> MapFormerForCausalLM:
+    """The model of a run, or of the folder of one, ready for `save_pretrained`.
+
+    >>> from_run("runs/navigation-mapwm-seed0").save_pretrained("for-transformers")  # doctest: +SKIP
+    """
+    run = run if isinstance(run, Run) else load(run)
+    require(
+        isinstance(run.model, Decoder),
+        f"The run trained a {type(run.model).__name__} of your own; only models of mf.build_model are converted.",
+    )
+    assert isinstance(run.model, Decoder)
+    return from_decoder(run.model, **settings).eval()

@@ -1,0 +1,31 @@
+"""A saved folder that names its package, so that others can load it: `trust_remote_code` reads the one-line module."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from mapformers.files import write_atomically
+
+MODULE = "modeling_mapformer"
+
+
+class NamedByPackage:
+    """Mixed into a config or a model: what is saved names this package, and holds no copy of its files."""
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = "") -> None:
+        """Nothing: it is what would have a copy saved."""
+
+
+class Package(NamedByPackage):
+    """Mixed into a model: `save_pretrained` also writes a module of one line, and the config says what is in it."""
+
+    auto_class: ClassVar[str]
+    config: Any
+
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> Any:
+        config, model = type(self.config).__name__, type(self).__name__
+        self.config.auto_map = {"AutoConfig": f"{MODULE}.{config}", self.auto_class: f"{MODULE}.{model}"}
+        saved = super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
+        line = f"from mapformers.hf import {config}, {model}  # pip install 'mapformers[hf]'\n"
+        write_atomically(Path(save_directory) / f"{MODULE}.py", line.encode())
+        return saved

@@ -1,0 +1,221 @@
+"""`MapFormerForCausalLM`: the decoder with the face of a `transformers` model."""
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationMixin, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from mapformers.errors import describe, require
+from mapformers.hf.cache import OTHER_CACHES, MapFormerCache, checked_cache
+from mapformers.hf.configuration import MapFormerConfig
+from mapformers.hf.hub import Package
+from mapformers.hf.starts import in_float32, start, start_layer
+from mapformers.model import EMBEDDING_STD, Decoder
+from mapformers.modules.context import EMPTY_PAST, Context
+
+
+class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: ignore[misc]
+    """tokens → logits, with `generate`, `Trainer`, `save_pretrained` and what else `transformers` has.
+
+    ``decoder`` is the model itself, as `build_model` builds it: `decoder.observe(tokens)` looks inside.
+    """
+
+    config_class = MapFormerConfig
+    base_model_prefix = "model"  # there is none beneath: this is the whole model
+    auto_class = "AutoModelForCausalLM"
+    supports_gradient_checkpointing = True
+    gradient_checkpointing = False
+    _is_built = False
+    _tied_weights_keys = {"decoder.head.weight": "decoder.embedding.weight"}
+    _is_stateful = True  # a state cannot be taken back by some tokens
+    _supports_cache_class = True
+    _supports_sdpa = True
+
+    def __init__(self, config: MapFormerConfig):
+        super().__init__(config)
+        dtype = torch.get_default_dtype()
+        with in_float32():
+            self.decoder = Decoder(config.decoder_config())
+        self.decoder.to(dtype)
+        if any(name.endswith(".path") for name, _ in self.decoder.named_modules()):
+            self._keep_in_fp32_modules_strict = {"path"}  # angles grow with the way gone, and so do errors of rates
+        self._no_split_modules = sorted({type(layer).__name__ for layer in self.decoder.layers})
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: MapFormerCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        reset: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast | tuple[Any, ...]:
+        """(B, L) ids, or (B, L, d_model) embeddings -> logits (B, L, vocab), and what else is asked for.
+
+        ``attention_mask``  (B, L), or (B, past + L): 0 where a token is padding, on either side.
+        ``position_ids``    only where they are 0 counts: a new document, hence a new map, starts there (packed texts).
+        ``reset``           (B, L) bool: the same, said directly.
+        ``labels``          (B, L): the tokens themselves, −100 where there is no loss; they are shifted here.
+        ``logits_to_keep``  logits of the last so many tokens only; or of those at these indices.
+        """
+        require(
+            (input_ids is None) != (inputs_embeds is None),
+            "Give either input_ids or inputs_embeds, and only one of them.",
+        )
+        require(not output_attentions, "Attention is fused: call model.decoder.observe(tokens) to look at it.")
+        cache = None if past_key_values is None else checked_cache(past_key_values)
+        use_cache = self._keeps_state(use_cache, cache)
+        state = None if cache is None else cache.state
+        given = input_ids if inputs_embeds is None else inputs_embeds
+        assert given is not None
+        settings = {"reset": starts_of_documents(position_ids, reset), "padding_mask": padding(attention_mask, given)}
+        if input_ids is not None:
+            context = self.decoder._context(input_ids, state=state, **settings)
+            x: Tensor = self.decoder.embedding(input_ids)
+        else:
+            if state is not None:
+                state.require_fit(given.shape[0], self.decoder.config)
+            context = Context.of(given, past=EMPTY_PAST if state is None else state.past, **settings)
+            x = given
+
+        wants_hidden = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        hidden: list[Tensor] = []
+        x, layer_states, _ = self.decoder.read(x, context, state, call=self._layer_call(hidden, use_cache))
+        logits = self.logits(x[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
+        if use_cache:
+            cache = MapFormerCache() if cache is None else cache
+            cache.state = self.decoder.state_after(context, layer_states)
+        told: dict[str, Any] = {"logits": logits, "hidden_states": (*hidden, x) if wants_hidden else None}
+        output = CausalLMOutputWithPast(loss=loss, past_key_values=cache if use_cache else None, **told)
+        as_dict = self.config.return_dict if return_dict is None else return_dict
+        return output if as_dict else output.to_tuple()
+
+    def logits(self, x: Tensor) -> Tensor:
+        """What the head says of (B, L, d_model); with the embedding's own weights, scaled to the size it starts in."""
+        if self.config.tie_word_embeddings:
+            x = x / (EMBEDDING_STD * math.sqrt(self.config.d_model))
+        return self.decoder.head(x)
+
+    def _keeps_state(self, use_cache: bool | None, cache: MapFormerCache | None) -> bool:
+        if self.gradient_checkpointing and self.training:
+            return False
+        return self.config.use_cache and (not self.training or cache is not None) if use_cache is None else use_cache
+
+    def _layer_call(self, hidden: list[Tensor], use_cache: bool) -> Any:
+        """How layers are called: what enters each is kept, and it may be computed once more in the backward pass."""
+        recompute = self.gradient_checkpointing and self.training
+
+        def without_state(layer: nn.Module, x: Tensor, stream: Any, context: Context) -> tuple[Tensor, Any]:
+            x, stream, _ = layer(x, stream, None, context)
+            return x, stream
+
+        def call(layer: nn.Module, x: Tensor, stream: Any, state: Any, context: Context) -> Any:
+            hidden.append(x)
+            if not recompute:
+                return layer(x, stream, state, context)
+            require(state is None, "Gradient checkpointing reads whole sequences; leave past_key_values out.")
+            return *self._gradient_checkpointing_func(without_state, layer, x, stream, context), None
+
+        return call
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.decoder.embedding
+
+    def set_input_embeddings(self, value: Any) -> None:
+        self.decoder.embedding = value
+        self._follow_vocabulary()
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.decoder.head
+
+    def set_output_embeddings(self, new_embeddings: Any) -> None:
+        self.decoder.head = new_embeddings
+
+    def _follow_vocabulary(self) -> None:
+        size = self.decoder.embedding.weight.shape[0]
+        self.decoder.config = dataclasses.replace(self.decoder.config, vocab_size=size)
+
+    def init_weights(self) -> None:
+        """A new decoder has its weights already, and only ties its head; called again, all weights start anew."""
+        if self._is_built:
+            super().init_weights()
+        else:
+            self._is_built = True
+            self.tie_weights()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """What a checkpoint does not have; also the rows that `resize_token_embeddings` adds."""
+        start(self.decoder, module)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        found: Any = super().from_pretrained(*args, **kwargs)
+        model = found[0] if isinstance(found, tuple) else found  # output_loading_info=True
+        with torch.no_grad():
+            for index in range(len(model.decoder.layers)):
+                start_layer(model.decoder, index, only_tables=True)
+        return found
+
+    def _prepare_cache_for_generation(  # type: ignore[override]
+        self, generation_config: Any, model_kwargs: dict[str, Any], *_: Any
+    ) -> None:
+        """`generate` asks for a cache to begin with, or hands on the one that it was given."""
+        given = model_kwargs.get("past_key_values")
+        require(generation_config.cache_implementation in (None, "dynamic"), OTHER_CACHES)
+        if given is not None:
+            checked_cache(given)
+        elif generation_config.use_cache is not False:
+            model_kwargs["past_key_values"] = MapFormerCache()
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False  # ours instead
+
+    def to_decoder(self) -> Decoder:
+        """The same model as `build_model` builds it, with a copy of the weights; a tied head becomes one of its own."""
+        with torch.device(self.decoder.norm.gain.device), in_float32():
+            decoder = Decoder(self.config.decoder_config()).to(self.dtype)
+        weights = dict(self.decoder.state_dict())
+        if self.config.tie_word_embeddings:
+            weights["head.weight"] = weights["embedding.weight"] / (EMBEDDING_STD * math.sqrt(self.config.d_model))
+        decoder.load_state_dict(weights)
+        return decoder.train(self.training)
+
+
+def padding(attention_mask: Tensor | None, given: Tensor) -> Tensor | None:
+    """(B, past + L) of ones and zeros -> (B, L) bool of this call's tokens; None if all are real."""
+    if attention_mask is None:
+        return None
+    length = given.shape[1]
+    fits = attention_mask.dim() == 2 and attention_mask.shape[0] == given.shape[0] and attention_mask.shape[1] >= length
+    require(
+        fits,
+        f"attention_mask must be of shape (batch, length), 0 where a token is padding, not {describe(attention_mask)}; "
+        "what a token sees of others is the model's own affair.",
+    )
+    real = attention_mask[:, -length:].to(given.device) != 0
+    return None if bool(real.all()) else real
+
+
+def starts_of_documents(position_ids: Tensor | None, reset: Tensor | None) -> Tensor | None:
+    """Where packed documents begin: said directly, or by positions that begin again at 0."""
+    if reset is not None or position_ids is None:
+        return reset
+    begins = position_ids == 0
+    return begins if bool(begins[:, 1:].any()) else None

@@ -1,0 +1,170 @@
+"""Maps for a Llama that one already has: its angle becomes RoPE's plus a learned path integral that starts at zero.
+
+R(rope + θ) q = R(rope) R(θ) q, as both turn the same planes: so queries and keys are turned by θ as they leave their
+projections, and the model's own attention does the rest. The path starts with W_in = 0, hence θ = 0, and the first
+forward is bit for bit the one it was; the gradient on W_in is not zero, as W_out and ω start as ladders.
+"""
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache, PreTrainedModel
+
+from mapformers import lie
+from mapformers.errors import require
+from mapformers.hf.modeling import padding
+from mapformers.modules.context import Context
+from mapformers.modules.mixer import LayerShape
+from mapformers.modules.movement import PathIntegrator, VelocityOptions
+
+OTHER_CACHES = (
+    "A model with maps keeps where it stands in a MapCache: leave cache_implementation out, and start from "
+    "past_key_values=None, an empty DynamicCache, or the cache that an earlier call returned."
+)
+
+
+class MapCache(DynamicCache):
+    """Keys and values, and for each layer the coordinates of all tokens read, (B, S, H, r) in float64.
+
+    All of them, and not the last alone, so that what is cropped (assisted generation) can be gone on from.
+    """
+
+    def coordinates_of(self, layer: int) -> Tensor | None:
+        found: dict[int, Tensor] = self.__dict__.get("coordinates", {})
+        return found.get(layer)
+
+    def extend(self, layer: int, trajectory: Tensor) -> None:
+        past = self.coordinates_of(layer)
+        everything = trajectory if past is None else torch.cat((past, trajectory), dim=1)
+        self.__dict__.setdefault("coordinates", {})[layer] = everything
+
+    def _change(self, change: Any) -> None:
+        for layer, trajectory in self.__dict__.get("coordinates", {}).items():
+            self.__dict__["coordinates"][layer] = change(trajectory)
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        super().reorder_cache(beam_idx.long())  # type: ignore[arg-type]
+        self._change(lambda trajectory: trajectory.index_select(0, beam_idx.to(trajectory.device)))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        super().batch_select_indices(indices)
+        self._change(lambda trajectory: trajectory[indices.to(trajectory.device)])
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        super().batch_repeat_interleave(repeats)
+        self._change(lambda trajectory: trajectory.repeat_interleave(repeats, dim=0))
+
+    def crop(self, *args: Any, **kwargs: Any) -> None:
+        super().crop(*args, **kwargs)
+        length = self.get_seq_length()
+        self._change(lambda trajectory: trajectory[:, :length])
+
+    def reset(self) -> None:
+        super().reset()
+        self.__dict__.pop("coordinates", None)
+
+
+class AddedPath(PathIntegrator):
+    """The path of one attention layer: one Δ_in for each head of keys, which all its queries share."""
+
+    def __init__(self, shape: LayerShape, rank: int, options: VelocityOptions):
+        super().__init__(shape, rank, options)
+        self.start()
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """No movement, whatever is read: θ = 0."""
+        self.w_in.zero_()
+
+    def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
+        """(B, L, d_model) -> θ (B, H, L, n_b) and all coordinates (B, L, H, r), which a cache keeps."""
+        with torch.autocast(x.device.type, enabled=False):
+            delta_in = self.integrated_movement(x, context)
+            coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
+            return lie.angles(coordinate, self.w_out, self.omega, dtype=delta_in.dtype), coordinate
+
+
+class Turning:
+    """Hooks of one attention layer: before it, find θ; after its projections, turn what they give by θ."""
+
+    def __init__(self, attention: Any, reading: "Reading"):
+        self.attention, self.reading = attention, reading
+        self.theta: Tensor | None = None
+        self.hooked: dict[str, tuple[nn.Module, Any]] = {}
+        attention.register_forward_pre_hook(self.before, with_kwargs=True)
+
+    def before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        x = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
+        cache, index = self.reading.cache, self.attention.layer_idx
+        past = None if cache is None else cache.coordinates_of(index)
+        context = Context.of(x, padding_mask=self.reading.padding)
+        self.theta, trajectory = self.attention.path(x, None if past is None else past[:, -1], context)
+        if cache is not None:
+            cache.extend(index, trajectory)
+        for name in ("q_proj", "k_proj"):
+            self.follow(name)
+
+    def follow(self, name: str) -> None:
+        """Adapters (PEFT) put a module of their own in a projection's place: the turn comes after the new one."""
+        projection = getattr(self.attention, name)
+        before, handle = self.hooked.get(name, (None, None))
+        if projection is not before:
+            if handle is not None:
+                handle.remove()
+            self.hooked[name] = projection, projection.register_forward_hook(self.turn)
+
+    def turn(self, _: nn.Module, __: Any, output: Tensor) -> Tensor:
+        """(B, L, heads · D) turned by θ, head by head; several heads of queries share that of their keys."""
+        assert self.theta is not None
+        theta = self.theta
+        heads = output.unflatten(-1, (-1, 2 * theta.shape[-1])).transpose(1, 2)
+        theta = theta.repeat_interleave(heads.shape[1] // theta.shape[1], dim=1)
+        return turned(heads, theta).transpose(1, 2).flatten(-2)
+
+
+def turned(x: Tensor, theta: Tensor) -> Tensor:
+    """(B, H, L, D) with the planes (i, i + D/2), which are those of Llama's RoPE, turned by θ (B, H, L, D/2)."""
+    first, second = x.to(theta.dtype).chunk(2, dim=-1)
+    cos, sin = theta.cos(), theta.sin()
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
+
+
+class Reading:
+    """What all layers must know of a call: padding, and the cache, which must be one that keeps coordinates."""
+
+    def __init__(self, model: PreTrainedModel):
+        self.padding: Tensor | None = None
+        self.cache: MapCache | None = None
+        self.model = model
+        self.parameters = list(inspect.signature(model.forward).parameters)
+        model.register_forward_pre_hook(self.before, with_kwargs=True)
+
+    def before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        kwargs = {**dict(zip(self.parameters, args)), **kwargs}
+        given = kwargs.get("input_ids") if kwargs.get("inputs_embeds") is None else kwargs["inputs_embeds"]
+        require(isinstance(given, Tensor), "Give input_ids or inputs_embeds.")
+        assert isinstance(given, Tensor)
+        self.padding = padding(kwargs.get("attention_mask"), given)
+        cache, use_cache = kwargs.get("past_key_values"), kwargs.get("use_cache")
+        if self.model.training and self.model.is_gradient_checkpointing:  # layers will be read twice
+            cache = kwargs["past_key_values"] = None
+            use_cache = kwargs["use_cache"] = False
+        if cache is None and (self.model.config.use_cache if use_cache is None else use_cache):
+            cache = kwargs["past_key_values"] = new_cache(self.model.config)
+        self.cache = None if cache is None else checked_cache(cache)
+        return (), kwargs
+
+
+def new_cache(config: Any) -> MapCache:
+    takes_config = "config" in inspect.signature(DynamicCache.__init__).parameters
+    return MapCache(config=config) if takes_config else MapCache()
+
+
+def checked_cache(cache: Any) -> MapCache:
+    """A cache that keeps coordinates; an empty `DynamicCache` becomes one."""
+    if type(cache) is DynamicCache and cache.get_seq_length() == 0:
+        cache.__class__ = MapCache
+    require(isinstance(cache, MapCache), OTHER_CACHES)
+    return cache

@@ -1,0 +1,196 @@
+"""A Llama with maps: bit for bit the model one had, then one that learns a path; generated from, saved, adapted."""
+
+import copy
+import json
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    DynamicCache,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from mapformers.errors import UserError
+from mapformers.hf import LlamaWithMaps, add_maps, load_with_maps
+from mapformers.modules.movement import find_movements
+
+GREEDY = {"do_sample": False, "max_new_tokens": 8}
+FAMILIES = [(LlamaConfig, LlamaForCausalLM), (MistralConfig, MistralForCausalLM), (Qwen2Config, Qwen2ForCausalLM)]
+IDS = torch.randint(3, 50, (2, 9), generator=torch.Generator().manual_seed(1))
+
+
+def plain(family=FAMILIES[0], **settings):
+    sizes = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    tokens = {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None, "initializer_range": 0.3}
+    torch.manual_seed(0)
+    return family[1](family[0](**{**sizes, **heads, **tokens, **settings})).eval()
+
+
+def with_maps(family=FAMILIES[0], **settings):
+    """Maps that have moved away from their start, or nothing would be seen of them."""
+    model = add_maps(plain(family, **settings), rank=2)
+    with torch.no_grad():
+        for movement in find_movements(model):
+            movement.w_in.normal_(std=0.5)
+    return model
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=["llama", "mistral", "qwen2"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_first_forward_is_bit_for_bit_the_one_it_was(family, dtype):
+    model = plain(family).to(dtype)
+    before = model(IDS).logits
+    assert add_maps(model, rank=4) is model and isinstance(model, family[1])
+    assert torch.equal(model(IDS).logits, before)
+
+
+def test_gradients_reach_the_path_from_the_first_step_and_move_it():
+    model = add_maps(plain())
+    before = model(IDS).logits
+    model(IDS, labels=IDS).loss.backward()
+    for movement in find_movements(model):
+        assert movement.w_in.grad.abs().max() > 0
+    torch.optim.AdamW(model.parameters(), lr=0.01).step()
+    assert all(movement.w_in.abs().max() > 0 for movement in find_movements(model))
+    assert not torch.equal(model(IDS).logits, before)
+
+
+def test_the_angle_is_that_of_rope_and_of_the_path_together():
+    """Turned before RoPE by θ is turned by RoPE's angle plus θ: a constant movement is RoPE with other angles."""
+    model = add_maps(plain(num_hidden_layers=1), rank=1, omega_max=1.0, base=10.0)
+    attention = model.model.layers[0].self_attn
+    seen = {}
+    attention.path.forward = lambda x, start, context: (
+        torch.arange(9.0)[None, None, :, None] * torch.full((1, 2, 1, 4), 0.25).expand(2, 2, 1, 4),
+        torch.zeros(2, 9, 2, 1),
+    )
+    with torch.no_grad():
+        turned = model(IDS, use_cache=False).logits
+        rotary, frequencies = model.model.rotary_emb, model.model.rotary_emb.inv_freq.clone()
+        rotary.inv_freq.copy_(frequencies + 0.25)
+        del attention.path.forward
+        seen = model(IDS, use_cache=False).logits
+    assert torch.allclose(turned, seen, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=["llama", "mistral", "qwen2"])
+def test_in_pieces_from_the_cache_it_says_what_it_says_of_the_whole(family):
+    model, cache, pieces = with_maps(family), None, []
+    with torch.no_grad():
+        whole = model(IDS).logits
+        for piece in IDS.split([4, 1, 4], dim=1):
+            out = model(piece, past_key_values=cache)
+            cache = out.past_key_values
+            pieces.append(out.logits)
+        assert (whole - plain(family)(IDS).logits).abs().max() > 1e-2  # the maps do something
+    assert torch.allclose(torch.cat(pieces, dim=1), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=["llama", "mistral", "qwen2"])
+@pytest.mark.parametrize("how", [GREEDY, {**GREEDY, "num_beams": 3}], ids=["greedy", "beams"])
+def test_it_generates_with_the_cache_as_without(family, how):
+    model = with_maps(family)
+    assert torch.equal(model.generate(IDS, **how), model.generate(IDS, use_cache=False, **how))
+
+
+def test_padding_on_the_left_changes_nothing():
+    model, mask = with_maps(), torch.ones_like(IDS)
+    mask[0, :3] = 0
+    together = model.generate(IDS, attention_mask=mask, **GREEDY)
+    assert torch.equal(together[0, 3:], model.generate(IDS[:1, 3:], **GREEDY)[0])
+
+
+def test_a_cache_is_gone_on_from_copied_and_cropped():
+    model = with_maps()
+    first = model.generate(IDS, return_dict_in_generate=True, **GREEDY)
+    kept = copy.deepcopy(first.past_key_values)
+    more = model.generate(first.sequences, past_key_values=first.past_key_values, **GREEDY)
+    assert torch.equal(more, model.generate(IDS, do_sample=False, max_new_tokens=16))
+    assert torch.equal(model.generate(first.sequences, past_key_values=kept, **GREEDY), more)
+    empty = DynamicCache()
+    assert torch.equal(model.generate(IDS, past_key_values=empty, **GREEDY), first.sequences)
+
+
+def test_assisted_generation_takes_back_what_was_guessed_wrong():
+    model, guesser = with_maps(), plain()
+    assert torch.equal(model.generate(IDS[:1], assistant_model=guesser, **GREEDY), model.generate(IDS[:1], **GREEDY))
+
+
+def test_saved_and_loaded_it_says_the_same(tmp_path):
+    model = with_maps()
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "llama-with-maps"
+    assert "mapformers.hf import LlamaWithMapsConfig, LlamaWithMaps" in (tmp_path / "modeling_mapformer.py").read_text()
+    for loaded in (load_with_maps(tmp_path), AutoModelForCausalLM.from_pretrained(tmp_path)):
+        assert type(loaded) is LlamaWithMaps and loaded.config.map_rank == 2
+        with torch.no_grad():
+            assert torch.equal(loaded(IDS).logits, model(IDS).logits)
+    assert torch.equal(loaded.generate(IDS, **GREEDY), model.generate(IDS, **GREEDY))
+
+
+def test_a_checkpoint_without_maps_loads_with_maps_that_do_nothing_yet(tmp_path):
+    model = plain()
+    model.save_pretrained(tmp_path)
+    loaded = LlamaWithMaps.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(loaded(IDS).logits, model(IDS).logits)
+    assert all(movement.omega.abs().min() > 0 for movement in find_movements(loaded))
+
+
+def test_gradient_checkpointing_gives_the_same_gradients():
+    plainly, again = with_maps().train(), with_maps().train()
+    again.gradient_checkpointing_enable({"use_reentrant": False})
+    for model in (plainly, again):
+        torch.manual_seed(0)
+        for movement in find_movements(model):
+            torch.nn.init.normal_(movement.w_in)
+        model(IDS, labels=IDS).loss.backward()
+    for one, other in zip(plainly.parameters(), again.parameters()):
+        assert torch.allclose(one.grad, other.grad, atol=1e-5)
+
+
+def test_adapters_come_on_top(tmp_path):
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    model = with_maps()
+    before = model(IDS).logits
+    settings = peft.LoraConfig(target_modules=["q_proj", "v_proj"], modules_to_save=["path"], task_type="CAUSAL_LM")
+    adapted = peft.get_peft_model(model, settings).eval()
+    assert torch.equal(adapted(input_ids=IDS).logits, before)
+    optimizer = torch.optim.AdamW([p for p in adapted.parameters() if p.requires_grad], lr=0.05)
+    trained = {name for name, parameter in adapted.named_parameters() if parameter.requires_grad}
+    assert any("lora_A" in name for name in trained) and any("path" in name and "w_in" in name for name in trained)
+    for _ in range(2):
+        adapted(input_ids=IDS, labels=IDS).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    after = adapted(input_ids=IDS).logits
+    assert not torch.allclose(after, before, atol=1e-3)
+    short = {"input_ids": IDS, **GREEDY}
+    assert torch.equal(adapted.generate(**short), adapted.generate(use_cache=False, **short))
+    adapted.save_pretrained(tmp_path)
+    loaded = peft.PeftModel.from_pretrained(with_maps(), tmp_path).eval()
+    assert torch.allclose(loaded(input_ids=IDS).logits, after, atol=1e-6)
+    assert torch.allclose(loaded.merge_and_unload()(IDS).logits, after, atol=1e-4)
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(UserError, match="its maps already"):
+        add_maps(with_maps())
+    with pytest.raises(UserError, match="LlamaForCausalLM"):
+        add_maps(torch.nn.Linear(2, 2))
+    model = plain()
+    with pytest.raises(UserError, match="rank 9"):
+        add_maps(model, rank=9)
+    assert type(model) is LlamaForCausalLM and model.config.model_type == "llama"
+    with pytest.raises(UserError, match="MapCache"):
+        with_maps().generate(IDS, cache_implementation="static", **GREEDY)
+    plain().save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="without maps"):
+        load_with_maps(tmp_path)
