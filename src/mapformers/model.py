@@ -303,7 +303,8 @@ def build_model(
     >>> model = build_model("mapwm", vocab_size=21, d_model=64, n_layers=1, n_heads=1, rank=2)
     >>> hybrid = build_model(layers=["mapem", ("mapwm", {"rank": 4})], vocab_size=21, n_heads=2)
 
-    ``settings`` are those of the decoder (d_model, n_heads, head_dim, mlp_ratio, tie_head) and, with ``name``, the layer's options.
+    ``settings`` are those of the decoder (d_model, n_heads, head_dim, mlp_ratio, tie_head) and, with ``name``, the
+    layer's options.
 
     In a training loop of your own, models with a map need `mf.training.zero_mean_movement` in every step: without it
     some never find the map (docs/training.md). `mf.train` does it by itself.

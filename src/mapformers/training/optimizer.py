@@ -9,7 +9,6 @@ from torch import nn
 from mapformers.modules.movement import find_movements
 from mapformers.runs.config import TrainConfig
 
-
 RATE_SHARE = "rate_share"  # of a group of parameters: its learning rate over that of the others
 
 
