@@ -22,7 +22,7 @@ PATH_LM = register_recipe(
         seeds=(100,),
         measures=MEASURES,
         views=(TableView(),),
-        finding="At a rate of 5e-3 RoPE has a perplexity of {RoPE | books | val}, and MapWM that starts as RoPE, with a "
-        "tenth of the rate and no weight decay on its path, {MapWM, from RoPE | books | val}.",
+        finding="At a rate of 5e-3 RoPE has a perplexity of {RoPE | books | val}, and MapWM that starts as RoPE, with "
+        "a tenth of the rate and no weight decay on its path, {MapWM, from RoPE | books | val}.",
     )
 )
