@@ -125,9 +125,15 @@ class Asked:
         require(choice.task is not None, f"--task is missing; see `{self.prog} --help`.")
         require(choice.model is not None or bool(choice.layers), f"--model is missing; see `{self.prog} --help`.")
         assert choice.task is not None
-        settings = {"layers": [layer_spec(text) for text in choice.layers] or None, "defaults": self.defaults}
+        layers = [layer_spec(text) for text in choice.layers] or None
         return RunConfig.compose(
-            choice.task, choice.model, choice.scale, seed=choice.seed, **settings, **self.overrides
+            choice.task,
+            choice.model,
+            choice.scale,
+            layers=layers,
+            seed=choice.seed,
+            defaults=self.defaults,
+            **self.overrides,
         )
 
 
