@@ -159,11 +159,12 @@ def settings_groups(names: argparse.Namespace, defaults: Mapping[str, Any]) -> l
     """The settings that a task and a model bring with them; the task's suggestions, and ``defaults`` over them, as
     their values unless given."""
     settings = TASKS[names.task].settings
-    suggested = TASKS[names.task].build(settings(**_of(settings, defaults)))
+    unless_given = settings(**_of(settings, defaults))
+    suggested = TASKS[names.task].build(unless_given)
     known = {**suggested.suggestions(), **defaults}
     scale = names.scale if names.scale in ("smoke", "cpu", "paper") else "cpu"
     groups: list[tuple[str, Any, Any]] = [
-        ("task_settings", settings, suggested.settings),
+        ("task_settings", settings, unless_given),
         ("training", TrainConfig, TrainConfig(**{**suggested.training(scale), **_of(TrainConfig, defaults)})),
         ("backend", Backend, Backend(**_of(Backend, defaults))),
         ("sizes", Sizes, Sizes(**_of(Sizes, known))),
