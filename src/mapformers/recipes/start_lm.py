@@ -1,12 +1,12 @@
-"""`path-lm`: what a path needs on text, one thing changed at a time, at a rate of 5e-3 on seed 100 (to choose)."""
+"""`start-lm`: what a path needs on text, one thing changed at a time, at a rate of 5e-3 on seed 100 (to choose)."""
 
 from mapformers.recipes.rates_lm import AS_IN_THE_PAPER, AS_ROPE, BOOKS, MEASURES, WORLD
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import TableView
 
-PATH_LM = register_recipe(
+START_LM = register_recipe(
     Recipe(
-        name="path-lm",
+        name="start-lm",
         task="text",
         worlds={WORLD: {**BOOKS, "lr": 5e-3}},
         rows=(
