@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from mapformers.config import from_dict, to_dict
 from mapformers.errors import describe, require, unknown
@@ -17,7 +18,7 @@ from mapformers.modules.layer import LAYERS, RMSNorm, linear
 from mapformers.modules.mixer import LayerShape, head_size
 
 LayerSpec = str | tuple[str, Mapping[str, Any]]
-SIZES = ("d_model", "n_heads", "head_dim", "mlp_ratio")
+SIZES = ("d_model", "n_heads", "head_dim", "mlp_ratio", "tie_head")  # and what else is of the decoder, not of a layer
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class ModelConfig:
     head_dim: int | None = None
     """Size of a head; d_model / n_heads unless given."""
     mlp_ratio: int = 4
+    tie_head: bool = False
+    """Whether one matrix is both embedding and head."""
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "n_heads", "mlp_ratio"):
@@ -131,13 +134,37 @@ EMBEDDING_STD = 0.3
 CallLayer = Callable[..., tuple[Tensor, Any, Any]]
 
 
+class TiedHead(nn.Module):
+    """Logits by the matrix of the embedding, which alone keeps it: a state dict has it once.
+
+    The matrix is scaled as the untied head starts. A token whose own embedding comes out as it went in would then have
+    a logit of √d, so the norm before (:meth:`start`) starts with gains of 1/√d: all logits are near 0, and the loss
+    starts at ln V.
+    """
+
+    def __init__(self, embedding: nn.Embedding):
+        super().__init__()
+        self._embedding = (embedding,)  # in a tuple, so that it is no part of this module
+
+    @staticmethod
+    def start(norm: RMSNorm) -> None:
+        nn.init.constant_(norm.gain, 1 / math.sqrt(len(norm.gain)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self._embedding[0].weight
+        return nn.functional.linear(x / (EMBEDDING_STD * math.sqrt(weight.shape[1])), weight)
+
+
 class Decoder(nn.Module):
     """tokens → embedding → layers → norm → head → logits.
 
     ``streams``: it takes and returns a state, so a task may let it answer from its own answers.
+    ``checkpoint_activations``: in training each layer keeps only its input, and computes the rest again on the way
+    back: the same loss and gradients for less memory and a third more time.
     """
 
     streams = True
+    checkpoint_activations = False
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -148,9 +175,13 @@ class Decoder(nn.Module):
             LAYERS[layer.name].build(shape, layer.options) for layer, shape in zip(config.layers, config.layer_shapes())
         )
         self.norm = RMSNorm(config.d_model)
-        self.head = linear(config.d_model, config.vocab_size)
+        if config.tie_head:
+            self.head: nn.Module = TiedHead(self.embedding)
+            TiedHead.start(self.norm)
+            return
+        head = self.head = linear(config.d_model, config.vocab_size)
         with torch.no_grad():  # equal at the start, free afterwards: a copied token is at once a predicted one
-            self.head.weight.copy_(self.embedding.weight / (EMBEDDING_STD * math.sqrt(config.d_model)))
+            head.weight.copy_(self.embedding.weight / (EMBEDDING_STD * math.sqrt(config.d_model)))
 
     @overload
     def forward(
@@ -237,18 +268,23 @@ class Decoder(nn.Module):
         """
         stream: Any = None
         layer_states, notes = [], []
+        answer = call or (self._checkpointed if self.checkpoint_activations and self.training else _call)
         for index, layer in enumerate(self.layers):
             if record:
                 context.recording = {}
                 notes.append(context.recording)
-            given = (x, stream, None if state is None else state.layers[index], context)
-            x, stream, layer_state = layer(*given) if call is None else call(layer, *given)
+            x, stream, layer_state = answer(layer, x, stream, None if state is None else state.layers[index], context)
             layer_states.append(layer_state)
         return self.norm(x), tuple(layer_states), notes
 
     def state_after(self, context: Context, layer_states: tuple[Any, ...]) -> StreamState:
         """The state to go on from, once :meth:`read` has read what the context tells of."""
         return StreamState(context.extended_past(), layer_states, context.batch_size, self.config)
+
+    @staticmethod
+    def _checkpointed(layer: nn.Module, *inputs: Any) -> Any:
+        """What a layer answers; nothing is drawn at random in one, so no generator is put back."""
+        return checkpoint(layer, *inputs, use_reentrant=False, preserve_rng_state=False)
 
     def _check_tokens(self, tokens: Tensor, state: StreamState | None) -> None:
         if torch.compiler.is_compiling():
@@ -272,6 +308,10 @@ class Decoder(nn.Module):
             state.require_fit(tokens.shape[0], self.config)
 
 
+def _call(layer: nn.Module, *inputs: Any) -> Any:
+    return layer(*inputs)
+
+
 def build_model(
     name: str | None = None,
     *,
@@ -285,7 +325,8 @@ def build_model(
     >>> model = build_model("mapwm", vocab_size=21, d_model=64, n_layers=1, n_heads=1, rank=2)
     >>> hybrid = build_model(layers=["mapem", ("mapwm", {"rank": 4})], vocab_size=21, n_heads=2)
 
-    ``settings`` are sizes (d_model, n_heads, head_dim, mlp_ratio) and, with ``name``, the layer's options.
+    ``settings`` are those of the decoder (d_model, n_heads, head_dim, mlp_ratio, tie_head) and, with ``name``, the
+    layer's options.
 
     In a training loop of your own, models with a map need `mf.training.zero_mean_movement` in every step: without it
     some never find the map (docs/training.md). `mf.train` does it by itself.

@@ -51,6 +51,7 @@ class Figures:
     score: float
     speed: float
     left: float
+    unit: str = "seq"
 
     def wordings(self, title: str, metric: str) -> Iterator[tuple[str, str]]:
         """The same figures in ever fewer columns: what stands before a bar, and what after it.
@@ -59,22 +60,33 @@ class Figures:
         """
         steps, left = f"{self.step}/{self.steps}", "–" if math.isinf(self.left) else duration(self.left)
         loss, score, speed = _figure(self.loss, ".3f"), _figure(self.score, ".3f"), f"{self.speed:.0f}"
-        # Of a language model the loss is the score: it is said once.
-        score, brief, percent = (
-            ("", "", "")
-            if metric == "loss"
-            else (f"{metric} {score} · ", f"{metric[:3]} {score} ", f"{_figure(self.score, '.0%')} ")
-        )
-        yield title, f"{steps} · loss {loss} · {score}{speed} seq/s · {left} left"
-        yield title, f"{steps} · loss {loss} · {brief and brief + '· '}{speed}/s · {left}"
-        yield "", f"{steps} · loss {loss} · {score}{speed} seq/s · {left} left"
-        yield "", f"{steps} · loss {loss} · {brief and brief + '· '}{speed}/s · {left}"
+        brief, percent = f"{metric[:3]} {score} ", f"{_figure(self.score, '.0%')} "
+        score = f"{metric} {score} · "
+        if metric == "loss":  # of a language model the loss is the score, and its perplexity easier to read
+            score, brief = f"perplexity {perplexity(self.loss)} · ", f"ppl {perplexity(self.loss)} "
+            percent = ""
+        yield title, f"{steps} · loss {loss} · {score}{speed} {self.unit}/s · {left} left"
+        yield title, f"{steps} · loss {loss} · {brief}· {speed}/s · {left}"
+        yield "", f"{steps} · loss {loss} · {score}{speed} {self.unit}/s · {left} left"
+        yield "", f"{steps} · loss {loss} · {brief}· {speed}/s · {left}"
         yield "", f"{steps} loss {loss} {brief}{speed}/s {left}"
         loss = _figure(self.loss, ".2f")
         yield "", f"{steps} loss {loss} {percent}{speed}/s {left}"
         steps, speed = f"{short_number(self.step)}/{short_number(self.steps)}", short_number(self.speed)
         yield "", f"{steps} loss {loss} {percent}{speed}/s {left}"
         yield "", f"{steps} {_figure(self.loss, '.2g')} {percent}{speed}/s {left}"
+
+
+def perplexity(loss: float) -> str:
+    """e^loss in few characters.
+
+    >>> [perplexity(loss) for loss in (2.0, 5.2, 11.5, 900.0)]
+    ['7.39', '181', '99k', '∞']
+    """
+    if not loss < 700:
+        return "–" if math.isnan(loss) else "∞"
+    value = math.exp(loss)
+    return f"{value:.3g}" if value < 1000 else short_number(value)
 
 
 def _figure(value: float, form: str) -> str:
@@ -156,10 +168,23 @@ class StageDisplay:
 
 
 class TrainingProgress:
-    """Shows loss, accuracy, sequences per second and time left while a run goes on."""
+    """Shows loss, accuracy (or perplexity), sequences per second and time left while a run goes on.
 
-    def __init__(self, title: str, steps: int, done: int, batch_size: int, console: Console, metric: str = "accuracy"):
+    ``unit``: what the speed is told in instead of sequences, and how many of them a sequence has.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        steps: int,
+        done: int,
+        batch_size: int,
+        console: Console,
+        metric: str = "accuracy",
+        unit: tuple[str, int] = ("seq", 1),
+    ):
         self.title, self.steps, self.batch_size = title, steps, batch_size
+        self.unit, self.per_sequence = unit
         self.console, self.metric = console, metric
         self.first_step, self.step = done, done
         self.started = self.last_line = time.monotonic()
@@ -193,10 +218,11 @@ class TrainingProgress:
         now = time.monotonic()
         if not self.console.is_terminal and (now - self.last_line >= LINE_EVERY or step == self.steps):
             self.last_line = now
-            named = "" if self.metric == "loss" else f"{self.metric} {score:.3f}, "
+            figures = self._figures()
+            named = f"perplexity {perplexity(loss)}" if self.metric == "loss" else f"{self.metric} {score:.3f}"
             self.say(
-                f"{self.title}: step {step}/{self.steps}, loss {loss:.3f}, {named}"
-                f"{self.speed:.0f} seq/s, {duration(self._figures().left)} left"
+                f"{self.title}: step {step}/{self.steps}, loss {loss:.3f}, {named}, "
+                f"{figures.speed:.0f} {self.unit}/s, {duration(figures.left)} left"
             )
 
     def say(self, message: str) -> None:
@@ -205,7 +231,7 @@ class TrainingProgress:
     def _figures(self) -> Figures:
         speed = self.speed
         left = (self.steps - self.step) * self.batch_size / speed if speed else math.inf
-        return Figures(self.step, self.steps, self.loss, self.score, speed, left)
+        return Figures(self.step, self.steps, self.loss, self.score, speed * self.per_sequence, left, self.unit)
 
     def _drawn(self) -> RenderableType:
         title = next((str(stage) for stage in reversed(list(self.stages))), self.title)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import mapformers as mf
+from helpers import tiny_corpus
 from mapformers import recipes
 from mapformers.recipes import RECIPES, Curve, Recipe, Row, Splits, TableView
 from mapformers.recipes.pages import FIELD
@@ -17,6 +18,19 @@ from mapformers.runs.config import RunConfig
 
 SCALES = ("smoke", "cpu", "paper")
 CELLS = [cell for name in RECIPES for cell in RECIPES[name].cells()]
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    return tiny_corpus()
+
+
+@pytest.fixture(autouse=True)
+def data_of_recipes(prepared, tmp_path, monkeypatch):
+    """A text where recipes of language expect theirs."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "books-rates").symlink_to(prepared)
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=[f"{cell.recipe.name}-{cell.title}" for cell in CELLS])

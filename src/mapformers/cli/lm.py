@@ -8,6 +8,7 @@ from mapformers.errors import unknown
 # Command -> (module, function, what it does), imported when it is asked for.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "prepare": ("lm_data", "prepare", "turn text into token shards"),
+    "train": ("lm_train", "main", "train a language model on a prepared text"),
     "generate": ("lm_generate", "main", "go on after prompts with a trained model"),
     "check": ("lm_data", "check", "read a prepared folder again and compare its checksums"),
 }
@@ -20,7 +21,7 @@ Language models: text, from a file, a folder, a hub or Python itself.
 
   mapformers lm prepare books/ --out data/books --tokenizer bpe:4096     any folder of text
   mapformers lm prepare python: --out data/python --tokenizer bpe:4096   Python's standard library
-  mapformers train --task text --data data/books --model mapwm           a run on it
+  mapformers lm train --data data/books --model mapwm                    a run on it
   mapformers lm generate runs/text-mapwm-seed0 --prompt "It was"         text from that run
   mapformers lm COMMAND --help                                           more on each
 """

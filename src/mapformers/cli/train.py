@@ -3,8 +3,8 @@
 import argparse
 import dataclasses
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,8 @@ class Sizes:
     """Size of a head (None: d_model / n_heads)."""
     mlp_ratio: int = 4
     """Width of the MLP over d_model."""
+    tie_head: bool = False
+    """Whether one matrix is both embedding and head."""
 
 
 def main(args: Sequence[str]) -> int:
@@ -110,20 +112,32 @@ def train_asked(asked: "Asked") -> int:
 
 @dataclass(frozen=True)
 class Asked:
-    """A command line, parsed: what to train, and every setting that was given."""
+    """A command line, parsed: what to train, and every setting that was given.
+
+    ``prog``      the command that it is of.
+    ``defaults``  what a preset has, under the settings that were given (:meth:`RunConfig.compose`).
+    """
 
     choice: Choice
     overrides: dict[str, Any]
     given: frozenset[str] = frozenset()
+    prog: str = PROG
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def compose(self) -> RunConfig:
         choice = self.choice
-        require(choice.task is not None, f"--task is missing; see `{PROG} --help`.")
-        require(choice.model is not None or bool(choice.layers), f"--model is missing; see `{PROG} --help`.")
+        require(choice.task is not None, f"--task is missing; see `{self.prog} --help`.")
+        require(choice.model is not None or bool(choice.layers), f"--model is missing; see `{self.prog} --help`.")
         assert choice.task is not None
         layers = [layer_spec(text) for text in choice.layers] or None
         return RunConfig.compose(
-            choice.task, choice.model, choice.scale, layers=layers, seed=choice.seed, **self.overrides
+            choice.task,
+            choice.model,
+            choice.scale,
+            layers=layers,
+            seed=choice.seed,
+            defaults=self.defaults,
+            **self.overrides,
         )
 
 
@@ -135,7 +149,7 @@ def parse_train(args: Sequence[str]) -> Asked:
         require(names.model is not None or bool(names.layers), f"--model is missing; see `{PROG} --help`.")
     groups: list[tuple[str, Any] | tuple[str, Any, Any]] = [("choice", Choice)]
     if names.task is not None and (names.model is not None or names.layers):
-        groups += _settings(names)
+        groups += settings_groups(names, {})
     everything = dataclasses.make_dataclass("Train", groups, frozen=True)
     parsed: Any = parse(everything, args, PROG, DESCRIPTION)
     given = given_flags(args)
@@ -145,29 +159,34 @@ def parse_train(args: Sequence[str]) -> Asked:
     return Asked(parsed.choice, settings, frozenset(given))
 
 
-def _settings(names: argparse.Namespace) -> list[tuple[str, Any, Any]]:
-    """The settings that a task and a model bring with them, the task's suggestions as defaults."""
+def settings_groups(names: argparse.Namespace, defaults: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The settings that a task and a model bring with them; the task's suggestions, and ``defaults`` over them, as
+    their values unless given."""
     settings = TASKS[names.task].settings
-    suggested = TASKS[names.task].build(settings())
-    known = suggested.suggestions()
-    sizes = {key: known[key] for key in Sizes.__dataclass_fields__ if key in known}
+    unless_given = settings(**_of(settings, defaults))
+    suggested = TASKS[names.task].build(unless_given)
+    known = {**suggested.suggestions(), **defaults}
     scale = names.scale if names.scale in ("smoke", "cpu", "paper") else "cpu"
     groups: list[tuple[str, Any, Any]] = [
-        ("task_settings", settings, settings()),
-        ("training", TrainConfig, TrainConfig(**suggested.training(scale))),
-        ("backend", Backend, Backend()),
+        ("task_settings", settings, unless_given),
+        ("training", TrainConfig, TrainConfig(**{**suggested.training(scale), **_of(TrainConfig, defaults)})),
+        ("backend", Backend, Backend(**_of(Backend, defaults))),
+        ("sizes", Sizes, Sizes(**_of(Sizes, known))),
     ]
     if names.model is None:
-        return [*groups, ("sizes", Sizes, Sizes(**sizes))]
+        return groups
     options = LAYERS[names.model].options
-    own = {key: value for key, value in known.items() if key in options.__dataclass_fields__}
-    return [*groups, ("sizes", Sizes, Sizes(**sizes)), ("model_options", options, options(**own))]
+    return [*groups, ("model_options", options, options(**_of(options, known)))]
+
+
+def _of(config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name in config.__dataclass_fields__}
 
 
 def peek(args: Sequence[str]) -> argparse.Namespace:
     """The names on a command line that decide which other settings there are."""
     names = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
-    for name in ("--task", "--model", "--scale"):
+    for name in ("--task", "--model", "--scale", "--preset"):
         names.add_argument(name, nargs="?")
     names.add_argument("--layers", nargs="*", default=[])
     return names.parse_known_args(list(args))[0]
@@ -224,7 +243,7 @@ def check_same_run(folder: Path, asked: Asked) -> RunConfig:
         f"{folder} holds a run of {started.model_name} on {started.task} with seed {started.seed}; "
         "name those to resume it.",
     )
-    decide = [*asked.overrides, *(name for name in ("layers", "scale") if name in asked.given)]
+    decide = [*asked.overrides, *(name for name in ("layers", "scale", "preset") if name in asked.given)]
     given = sorted(f"--{name.replace('_', '-')}" for name in decide)
     named = choice.task is not None and (choice.model is not None or bool(choice.layers))
     require(not given or named, f"A run goes on with its own settings; resume {folder} without {' '.join(given)}.")

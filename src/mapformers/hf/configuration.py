@@ -76,6 +76,7 @@ class MapFormerConfig(NamedByPackage, PretrainedConfig):
     def decoder_config(self) -> ModelConfig:
         """The config of the decoder, checked once more: attributes may have been set since."""
         sizes: dict[str, Any] = {name: getattr(self, name) for name in SIZES}
+        sizes["tie_head"] = False  # `transformers` ties it, by a matrix that both modules have
         if self.head_dim * self.n_heads == self.d_model:
             sizes["head_dim"] = None  # an equal share, which need not be said
         options = {} if self.model is None else {name: getattr(self, name) for name in option_names(self.model)}

@@ -13,9 +13,14 @@ from mapformers.runs.run import Run, load
 def from_decoder(decoder: Decoder, **settings: Any) -> MapFormerForCausalLM:
     """A `transformers` model with a copy of the decoder's weights; ``settings`` are further ones of its config."""
     require(isinstance(decoder, Decoder), f"A Decoder is converted, not a {type(decoder).__name__}.")
-    require(not settings.get("tie_head", settings.get("tie_word_embeddings")), "A head of its own cannot be tied.")
+    tied = decoder.config.tie_head
+    asked = settings.pop("tie_head", settings.pop("tie_word_embeddings", tied))
+    require(asked == tied, "A head of its own cannot be tied, nor a tied one be given weights of its own.")
     model = MapFormerForCausalLM(MapFormerConfig.of_decoder(decoder.config, **settings))
-    model.decoder.to(decoder.norm.gain).load_state_dict(decoder.state_dict())
+    weights = decoder.state_dict()
+    model.decoder.to(decoder.norm.gain).load_state_dict(
+        {**weights, "head.weight": weights["embedding.weight"]} if tied else weights
+    )
     return model.train(decoder.training)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -80,14 +81,18 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         state = None if cache is None else cache.state
         given = input_ids if inputs_embeds is None else inputs_embeds
         assert given is not None
-        settings = {"reset": starts_of_documents(position_ids, reset), "padding_mask": padding(attention_mask, given)}
+        settings: dict[str, Any] = {
+            "reset": starts_of_documents(position_ids, reset),
+            "padding_mask": padding(attention_mask, given),
+        }
         if input_ids is not None:
-            context = self.decoder._context(input_ids, state=state, **settings)
+            context = self.decoder._context(input_ids, state=state, keeps_state=use_cache, **settings)
             x: Tensor = self.decoder.embedding(input_ids)
         else:
             if state is not None:
                 state.require_fit(given.shape[0], self.decoder.config)
-            context = Context.of(given, past=EMPTY_PAST if state is None else state.past, **settings)
+            past = EMPTY_PAST if state is None else state.past
+            context = Context.of(given, past=past, keeps_state=use_cache, **settings)
             x = given
 
         wants_hidden = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -188,12 +193,13 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         return False  # ours instead
 
     def to_decoder(self) -> Decoder:
-        """The same model as `build_model` builds it, with a copy of the weights; a tied head becomes one of its own."""
+        """The same model as `build_model` builds it, with a copy of the weights; a tied head stays tied."""
+        tied = self.config.tie_word_embeddings
         with torch.device(self.decoder.norm.gain.device), in_float32():
-            decoder = Decoder(self.config.decoder_config()).to(self.dtype)
+            decoder = Decoder(replace(self.config.decoder_config(), tie_head=tied)).to(self.dtype)
         weights = dict(self.decoder.state_dict())
-        if self.config.tie_word_embeddings:
-            weights["head.weight"] = weights["embedding.weight"] / (EMBEDDING_STD * math.sqrt(self.config.d_model))
+        if tied:
+            del weights["head.weight"]
         decoder.load_state_dict(weights)
         return decoder.train(self.training)
 

@@ -227,6 +227,8 @@ class MapEM(Mixer):
         base: Steps after which the slowest block closes its circle at the start.
         learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
         rank: Dimensions of the inner movement Δ_in.
+        path_start: random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base. rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's ladder of rope_base, dealt round the inner dimensions; omega_max and base are not used then.
+        rope_base: With path_start=rope: slowest period over 2π at the start, in tokens.
         attend: What is compared: observation and structure (os), structure alone (s), observation alone (o), or the two by gates that every token learns to set (gated).
         origins: q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7).
         origin_std: Spread of the origins at the start (None: 0.4 with os, 0.8 with s).
@@ -251,6 +253,8 @@ class MapEM(Mixer):
         base: float = 64.0,
         learn_omega: bool = True,
         rank: int = 2,
+        path_start: Literal['random', 'rope'] = 'random',
+        rope_base: float = 10000.0,
         attend: Literal['os', 's', 'o', 'gated'] = 'os',
         origins: Literal['equal', 'independent', 'shared'] = 'equal',
         origin_std: float | None = None,
@@ -335,6 +339,8 @@ class MapWM(Mixer):
         base: Steps after which the slowest block closes its circle at the start.
         learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
         rank: Dimensions of the inner movement Δ_in.
+        path_start: random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base. rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's ladder of rope_base, dealt round the inner dimensions; omega_max and base are not used then.
+        rope_base: With path_start=rope: slowest period over 2π at the start, in tokens.
         decay: Whether what lies far along the path also fades, each rotation block at a learned rate.
         softmax: False: linear attention, Σ_j ⟨q_i, R k_j⟩ v_j, which is the rotation SSM (A.5).
     """
@@ -355,6 +361,8 @@ class MapWM(Mixer):
         base: float = 64.0,
         learn_omega: bool = True,
         rank: int = 2,
+        path_start: Literal['random', 'rope'] = 'random',
+        rope_base: float = 10000.0,
         decay: bool = False,
         softmax: bool = True,
     ) -> None: ...

@@ -5,6 +5,7 @@ source → documents → tokenizer → shards and manifest → `Corpus` → wind
 
 from mapformers.lm.corpus import Corpus, TokenText
 from mapformers.lm.preparation import PrepareSettings, prepare
+from mapformers.lm.presets import preset
 from mapformers.lm.tokenizer import Tokenizer
 
-__all__ = ["Corpus", "PrepareSettings", "TokenText", "Tokenizer", "prepare"]
+__all__ = ["Corpus", "PrepareSettings", "TokenText", "Tokenizer", "prepare", "preset"]

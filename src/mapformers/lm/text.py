@@ -114,6 +114,10 @@ class Text(Task[TextSettings]):
         return {"iid": {}, **{name: {"portion": name} for name in HELD_OUT if name in self.corpus.texts}}
 
     @property
+    def unit(self) -> tuple[str, int]:
+        return "tokens", self.settings.context
+
+    @property
     def watched_split(self) -> str:
         return "val" if "val" in self.splits else "iid"
 
@@ -191,14 +195,21 @@ class Text(Task[TextSettings]):
         return {"loss": loss, "perplexity": Metric(perplexity, loss.count), **scores}
 
     def model_defaults(self) -> dict[str, Any]:
-        """The paper's rank and base (B.5); it does not say its ω_max, and a turn of 1 per step is RoPE's fastest."""
-        return {"rank": 4, "base": 1024.0, "omega_max": 1.0}
+        """The paper's rank and base (B.5); it does not say its ω_max, and a turn of 1 per step is RoPE's fastest.
+
+        # paper: W_in starts at random; here: a path starts as RoPE (docs/fidelity.md)
+        """
+        return {"rank": 4, "base": 1024.0, "omega_max": 1.0, "path_start": "rope"}
 
     def training(self, scale: str) -> dict[str, Any]:
-        """# paper: 10¹¹ tokens, batch 12 × 4; here at `cpu`: some millions of tokens, as a first look"""
-        paper = {"weight_decay": 0.1, "schedule": "cosine", "final_lr": 0.1}
+        """# paper: 10¹¹ tokens, batch 12 × 4; here at `cpu`: some millions of tokens, as a first look
+        # paper: one rate for all parameters; here: a tenth of it for those of the path, which do not decay
+        """
+        path = {"path_lr": 0.1, "path_decay": 0.0}
+        paper = {"weight_decay": 0.1, "schedule": "cosine", "final_lr": 0.1, **path}
         scales: dict[str, dict[str, Any]] = {
             "smoke": {
+                **path,
                 "sequences": 16,
                 "batch_size": 4,
                 "warmup_steps": 2,

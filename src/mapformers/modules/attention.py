@@ -14,6 +14,7 @@ from mapformers.modules.context import Context
 from mapformers.modules.layer import linear
 from mapformers.modules.memory import append
 from mapformers.modules.mixer import LayerOptions, LayerShape
+from mapformers.ops.document_attention import causal_attention, document_attention
 
 QK_SCALE = 0.1  # of W_q and W_k at a copying start, over N(0, 1/n_in)
 Init = Literal["copying", "ordinary"]
@@ -148,7 +149,7 @@ def remember(state: Any, **here: Tensor) -> dict[str, Any]:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, context: Context, self_key: bool) -> Tensor:
-    """softmax(scale · q kᵀ + mask) v by fused attention; builds no mask for a plain sequence."""
+    """softmax(scale · q kᵀ + mask) v by fused attention; builds no mask for plain or packed sequences."""
     if context.recording is not None:
         context.note(values=v[:, :, context.past.length :])
         context.note(attention=masked_softmax((q @ k.transpose(-1, -2)) * scale, context, self_key))
@@ -158,9 +159,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, context: Context, self
     if context.is_plain and self_key:
         return scaled_dot_product_attention(q, k, v, is_causal=context.causal, scale=scale)
     if context.is_plain and context.causal:
-        # Keys strictly earlier = the causal triangle between queries 1… and keys …L−1; the first sees itself.
-        later = scaled_dot_product_attention(q[:, :, 1:], k[:, :, :-1], v[:, :, :-1], is_causal=True, scale=scale)
-        return torch.cat((v[:, :, :1].to(later.dtype), later), dim=2)
+        return causal_attention(q, k, v, scale, self_key)
+    if context.is_packed and not torch.compiler.is_compiling():  # where documents end is not known to a compiler
+        return document_attention(q, k, v, scale, context.document_layout(), self_key)
     return scaled_dot_product_attention(q, k, v, attn_mask=context.attention_mask(self_key), scale=scale)
 
 

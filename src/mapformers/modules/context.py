@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mapformers.errors import describe, require
 from mapformers.modules.memory import append
+from mapformers.ops.document_attention import DocumentLayout, layout_of
 from mapformers.ops.visibility import Visibility
 
 
@@ -99,6 +100,7 @@ class Context:
     keeps_state: bool = True
     _masks: dict[bool, Tensor] = field(default_factory=dict)
     _shared: dict[Any, Any] = field(default_factory=dict)
+    _layout: DocumentLayout | None = None
 
     def __post_init__(self) -> None:
         shape = (self.batch_size, self.length)
@@ -137,6 +139,11 @@ class Context:
     def is_plain(self) -> bool:
         """One unpadded document from its first token on: no mask but the causal triangle, if that."""
         return self.past.length == 0 and self.is_undivided
+
+    @property
+    def is_packed(self) -> bool:
+        """Unpadded documents from their first tokens on, each of which sees what is earlier in it."""
+        return self.past.length == 0 and self.reset is not None and self.padding_mask is None and self.causal
 
     @property
     def is_undivided(self) -> bool:
@@ -201,6 +208,13 @@ class Context:
         if self.is_undivided:
             return Visibility(self.past.length, self_key, self.causal)
         return Visibility(self.past.length, self_key, self.causal, self.documents(), self.real())
+
+    def document_layout(self) -> DocumentLayout:
+        """Where the documents of packed sequences are."""
+        if self._layout is None:
+            assert self.is_packed and self.reset is not None
+            self._layout = layout_of(self.reset)
+        return self._layout
 
     def attention_mask(self, self_key: bool = True) -> Tensor:
         """Which keys each query may attend to: (L, S + L), or (B, 1, L, S + L) with documents or padding."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,9 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
 class Movement(nn.Module):
     """Δ_in = W_in x − mean, ``size`` numbers per head and token.
 
-    ``mean`` is a buffer, zero unless training takes the mean movement out (`training/zero_mean.py`). While it does, it
-    sets :attr:`adjust`, which then changes the movements of a batch before they are integrated.
+    ``mean`` is a buffer, zero unless a path starts as RoPE, whose tokens all move (:class:`PathIntegrator`), or
+    training takes the mean movement out (`training/zero_mean.py`). While it does, it sets :attr:`adjust`, which then
+    changes the movements of a batch before they are integrated.
     """
 
     mean: Tensor
@@ -84,16 +85,26 @@ class VelocityOptions(LayerOptions):
         require(self.base >= slowest, f"base must be at least 2π/omega_max = {slowest:.4g}, not {self.base}.")
 
 
+PathStart = Literal["random", "rope"]
+
+
 @dataclass(frozen=True)
 class MapOptions(VelocityOptions, AttentionOptions):
     """Options of every attention layer that integrates a path by commuting rotations."""
 
     rank: int = 2
     """Dimensions of the inner movement Δ_in."""
+    path_start: PathStart = "random"
+    """random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base.
+    rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's
+    ladder of rope_base, dealt round the inner dimensions; omega_max and base are not used then."""
+    rope_base: float = 10000.0
+    """With path_start=rope: slowest period over 2π at the start, in tokens."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_rank(self.rank)
+        require(self.rope_base > 1, f"rope_base must be above 1, not {self.rope_base}.")
 
 
 def require_rank(rank: int | None) -> None:
@@ -121,6 +132,21 @@ class PathIntegrator(Movement):
         omega, w_out = lie.ladders(n_blocks, rank, options.omega_max, options.base)
         self.w_out = nn.Parameter(w_out.float().repeat(shape.n_heads, 1, 1))  # (H, r, n_b)
         self.omega = nn.Parameter(omega.float().repeat(shape.n_heads, 1), requires_grad=options.learn_omega)  # (H, n_b)
+        if isinstance(options, MapOptions) and options.path_start == "rope":
+            self.start_as_rope(options.rope_base)
+
+    @torch.no_grad()
+    def start_as_rope(self, base: float) -> None:
+        """Every token moves by 1 whatever it is, and θ = ω·(index + 1), which turns queries and keys as RoPE does.
+
+        The movement is the buffer ``mean``, which is subtracted. Block i belongs to inner dimension i mod r, so each of
+        them has fast blocks and slow ones.
+        """
+        n_blocks = self.omega.shape[-1]
+        self.w_in.zero_()
+        self.mean.fill_(-1.0)
+        self.w_out.copy_(torch.eye(self.rank)[torch.arange(n_blocks) % self.rank].T)
+        self.omega.copy_(lie.rope_ladder(n_blocks, base))
 
     def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
         """(B, L, d_model) -> θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""

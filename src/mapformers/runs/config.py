@@ -41,8 +41,12 @@ class TrainConfig:
     """Steps over which the learning rate rises to its peak."""
     zero_mean_steps: int = 0
     """First steps in which the mean movement on the map is held at zero, so that no clock is learned first."""
+    path_lr: float = 1.0
+    """Learning rate of what makes a path of tokens (W_in, W_out, ω), as a share of lr."""
     weight_decay: float = 0.05
     """On matrices only."""
+    path_decay: float = 1.0
+    """Weight decay of W_in and W_out of a path, as a share of weight_decay."""
     beta1: float = 0.9
     """AdamW's decay of the mean gradient."""
     beta2: float = 0.95
@@ -65,9 +69,9 @@ class TrainConfig:
         counts = "sequences batch_size log_every eval_every eval_sequences final_sequences checkpoint_every"
         for name in counts.split():
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("lr", "clip"):
+        for name in ("lr", "path_lr", "clip"):
             require(getattr(self, name) > 0, f"{name} must be above 0, not {getattr(self, name)}.")
-        for name in ("warmup_steps", "zero_mean_steps", "weight_decay"):
+        for name in ("warmup_steps", "zero_mean_steps", "weight_decay", "path_decay"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}.")
         for name in ("beta1", "beta2"):
             require(0 <= getattr(self, name) < 1, f"{name} must lie in [0, 1), not {getattr(self, name)}.")
@@ -92,8 +96,12 @@ class Backend:
     """Of the matrix products; the path on the map is summed in float64 whatever it is."""
     accumulate: int = 1
     """Parts in which a batch goes through the model, to save memory."""
+    checkpoint_activations: bool = False
+    """Keep only the input of each layer, and compute the rest again on the way back: less memory, a third more time."""
     compile: bool = False
     """Compile the model with torch.compile."""
+    read_ahead: bool = False
+    """Make the next batch in a thread while the model learns from this one: the same batches in the same order."""
     sharding: Sharding = "none"
     """Of several processes each holds the whole model (none), or its share of weights and optimiser (full: FSDP2)."""
     track: tuple[str, ...] = ()
@@ -138,6 +146,11 @@ class RunConfig:
         whole = isinstance(self.seed, int) and not isinstance(self.seed, bool)
         require(whole, f"seed must be a whole number, not {self.seed!r}.")
         require(self.seed >= 0, f"seed must not be negative, but is {self.seed}.")
+        if self.backend.checkpoint_activations:
+            own = not isinstance(self.model, ForeignModel)
+            require(own, "A model of your own keeps its activations as it will; leave out checkpoint_activations.")
+            twice = "checkpoint_activations computes movements twice, and their running mean with them: "
+            require(self.train.zero_mean_steps == 0, twice + "it goes with --zero-mean-steps 0 only.")
 
     @classmethod
     def compose(
@@ -148,11 +161,13 @@ class RunConfig:
         *,
         layers: Sequence[LayerSpec] | None = None,
         seed: int = 0,
+        defaults: Mapping[str, Any] | None = None,
         **overrides: Any,
     ) -> "RunConfig":
         """The run of a model on a task: the task's suggestions for a scale, and whatever is given over them.
 
         ``model`` is a registered name, or any module from tokens to logits; ``layers`` lists those of a hybrid.
+        ``defaults`` go over the task's suggestions, where the task, the model or a layer has a use for them.
         ``overrides`` are settings of the task, of the model, of training (:class:`TrainConfig`) and of what it is
         computed on (:class:`Backend`), by name.
 
@@ -164,16 +179,19 @@ class RunConfig:
         require(scale in ("smoke", "cpu", "paper"), f"scale must be one of smoke, cpu, paper, not {scale!r}.")
         require((model is None) != (layers is None), "Give either a model or a list of layers.")
         given = _by_owner(task, model, overrides)
+        defaults = {} if defaults is None else defaults
         entry = TASKS[task]
-        spelled = getattr(entry.settings, "spelled", dict)(given["task"])  # what Python has objects for, as plain data
+        own = {**_those_of(entry.settings, defaults), **given["task"]}
+        spelled = getattr(entry.settings, "spelled", dict)(own)  # what Python has objects for, as plain data
         settings: Any = from_dict(entry.settings, spelled, f"setting of task {task!r}")
         built = entry.build(settings)
         if isinstance(model, nn.Module):
             composed: ModelConfig | ForeignModel = ForeignModel(type(model).__name__)
         else:
-            composed = _compose_model(built, model, layers, given["model"])
-        train = from_dict(TrainConfig, {**built.training(scale), **given["training"]})
-        config = cls(task, settings, composed, train, seed, from_dict(Backend, given["backend"]))
+            composed = _compose_model(built, model, layers, {**built.suggestions(), **defaults}, given["model"])
+        training = {**built.training(scale), **_those_of(TrainConfig, defaults), **given["training"]}
+        backend = from_dict(Backend, {**_those_of(Backend, defaults), **given["backend"]})
+        config = cls(task, settings, composed, from_dict(TrainConfig, training), seed, backend)
         config.__dict__["_task"] = built
         return config
 
@@ -196,7 +214,9 @@ class RunConfig:
         if isinstance(self.model, ForeignModel):
             raise UserError(f"The model of this run is your own {self.model.name}; hand it over as model=….")
         with initialisation(self.seed):
-            return Decoder(self.model)
+            model = Decoder(self.model)
+        model.checkpoint_activations = self.backend.checkpoint_activations
+        return model
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -235,6 +255,11 @@ def fields_of(config: type) -> list[str]:
     return [f.name for f in dataclasses.fields(config)]
 
 
+def _those_of(config: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the settings that a config has."""
+    return {name: value for name, value in settings.items() if name in fields_of(config)}
+
+
 def _by_owner(task: str, model: object, overrides: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Settings sorted to who owns them; a name that nobody owns is refused."""
     owners = setting_names(task, model)
@@ -253,9 +278,12 @@ def _by_owner(task: str, model: object, overrides: Mapping[str, Any]) -> dict[st
 
 
 def _compose_model(
-    task: Task[Any], name: str | None, layers: Sequence[LayerSpec] | None, given: Mapping[str, Any]
+    task: Task[Any],
+    name: str | None,
+    layers: Sequence[LayerSpec] | None,
+    suggested: dict[str, Any],
+    given: Mapping[str, Any],
 ) -> ModelConfig:
-    suggested = task.suggestions()
     if given.get("length_scaling") == "log":  # nothing changes at the start for a query that sees a whole iid sequence
         suggested["typical_length"] = max(2, task.sample("iid", 1, torch.Generator().manual_seed(0)).tokens.shape[1])
     if name is not None:

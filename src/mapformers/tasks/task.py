@@ -114,6 +114,11 @@ class Task(ABC, Generic[Settings]):
         """The split that is measured while a run trains."""
         return "iid"
 
+    @property
+    def unit(self) -> tuple[str, int]:
+        """In what the speed of training is told, and how many of them a sequence has."""
+        return "seq", 1
+
     def sample(
         self,
         split: "str | Mapping[str, Any] | Settings",

@@ -28,6 +28,7 @@ from mapformers.stages import watched_by
 from mapformers.tasks import Batch, Metric
 from mapformers.training.backend import describe, is_main_process, prepare, start, tracking
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
+from mapformers.training.read_ahead import MakeBatches, ReadAhead
 from mapformers.training.sharding import let_go, shard
 from mapformers.training.zero_mean import zero_mean_movement
 
@@ -69,6 +70,9 @@ class Trainer:
             f"A batch of {batch} cannot be shared by {self.accelerator.num_processes} processes in "
             f"{config.backend.accumulate} parts each; choose a --batch-size that {self.parts} divides.",
         )
+        self.batches_of: MakeBatches = self._make_batches
+        if config.backend.read_ahead:
+            self.batches_of = ReadAhead(self._make_batches, config.train.steps)
         self.step = 0
         self.seconds = 0.0  # wall time of the run up to its last checkpoint, breaks left out
         self.started = time.monotonic()
@@ -199,7 +203,13 @@ class Trainer:
     def _progress(self) -> TrainingProgress:
         train = self.config.train
         return TrainingProgress(
-            self.title, train.steps, self.step, train.batch_size, self.console, metric=self.task.main_metric
+            self.title,
+            train.steps,
+            self.step,
+            train.batch_size,
+            self.console,
+            metric=self.task.main_metric,
+            unit=self.task.unit,
         )
 
     def _one_step(self, progress: TrainingProgress) -> None:
@@ -231,12 +241,7 @@ class Trainer:
 
         The mean over parts of loss × weight is then the mean over all targets, however they are distributed.
         """
-        train, backend = self.config.train, self.config.backend
-        first = self.accelerator.process_index * backend.accumulate
-        batches = []
-        for part in range(first, first + backend.accumulate):
-            here = (part, self.parts)
-            batches.append(self.task.training_batch(train.batch_size, self.config.seed, self.step, here))
+        batches = self.batches_of(self.step)
         if self.parts == 1:
             yield batches[0].to(self.accelerator.device), 1.0
             return
@@ -249,6 +254,12 @@ class Trainer:
         """The norm of the gradient, over all processes where each has its part of it, before it is clipped."""
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.train.clip)
         return float(norm.full_tensor() if is_shard(norm) else norm)
+
+    def _make_batches(self, step: int) -> list[Batch]:
+        """This process's parts of the batch of a step."""
+        first, here = self.accelerator.process_index * self.config.backend.accumulate, self.config.backend.accumulate
+        size, seed = self.config.train.batch_size, self.config.seed
+        return [self.task.training_batch(size, seed, step, (part, self.parts)) for part in range(first, first + here)]
 
     def _require_finite(self, value: float, name: str) -> None:
         """Stop before an update that would spoil the weights."""

@@ -1,0 +1,28 @@
+"""`start-lm`: what a path needs on text, one thing changed at a time, at a rate of 5e-3 on seed 100 (to choose)."""
+
+from mapformers.recipes.rates_lm import AS_IN_THE_PAPER, AS_ROPE, BOOKS, MEASURES, WORLD
+from mapformers.recipes.recipe import Recipe, Row, register_recipe
+from mapformers.recipes.views import TableView
+
+START_LM = register_recipe(
+    Recipe(
+        name="start-lm",
+        task="text",
+        worlds={WORLD: {**BOOKS, "lr": 5e-3}},
+        rows=(
+            Row("RoPE", "rope"),
+            Row("MapWM, paper", "mapwm", AS_IN_THE_PAPER),
+            Row("a tenth of the rate", "mapwm", {**AS_IN_THE_PAPER, "path_lr": 0.1}),
+            Row("and ω_max 0.5", "mapwm", {**AS_IN_THE_PAPER, "path_lr": 0.1, "omega_max": 0.5}),
+            Row("MapWM, from RoPE", "mapwm", AS_ROPE),
+            Row("the whole rate", "mapwm", {**AS_ROPE, "path_lr": 1.0}),
+            Row("a hundredth of the rate", "mapwm", {**AS_ROPE, "path_lr": 0.01}),
+            Row("with weight decay", "mapwm", {**AS_ROPE, "path_decay": 1.0}),
+        ),
+        seeds=(100,),
+        measures=MEASURES,
+        views=(TableView(),),
+        finding="At a rate of 5e-3 RoPE has a perplexity of {RoPE | books | val}, and MapWM that starts as RoPE, with "
+        "a tenth of the rate and no weight decay on its path, {MapWM, from RoPE | books | val}.",
+    )
+)

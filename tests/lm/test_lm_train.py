@@ -1,0 +1,99 @@
+"""`mapformers lm train`: presets, a budget in tokens, hybrids, and what the paper's model is."""
+
+import json
+import math
+import shlex
+
+import pytest
+import torch
+
+import mapformers as mf
+from helpers import tiny_corpus
+from mapformers.cli.lm_train import parse_lm_train
+from mapformers.cli.main import main
+from mapformers.errors import UserError
+from mapformers.lm import preset
+from mapformers.lm.presets import PRESETS
+from mapformers.runs.config import RunConfig
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny_corpus()
+
+
+def asked(data, line):
+    return parse_lm_train([*shlex.split(line), "--data", data]).compose()
+
+
+def test_the_paper_preset_is_the_papers_table(data):
+    config = asked(data, "--model mapwm --preset paper")
+    model, train = config.model, config.train
+    assert (len(model.layers), model.d_model, model.head_size, config.task_settings.context) == (12, 768, 64, 1024)
+    options = model.layers[0].options
+    assert (options.rank, options.base, options.omega_max, options.path_start) == (4, 1024, 1.0, "random")
+    assert (train.lr, train.weight_decay, train.warmup_steps, train.batch_size) == (5e-4, 0.1, 4000, 12 * 4)
+    assert train.sequences * 1024 == pytest.approx(1e11) and train.steps == pytest.approx(2.03e6, rel=0.01)
+    nano = (train.schedule, train.final_lr, train.beta1, train.beta2, train.clip, model.tie_head, options.init)
+    assert nano == ("cosine", 0.1, 0.9, 0.95, 1.0, True, "ordinary")
+    assert (train.path_lr, train.path_decay) == (1.0, 1.0)
+    assert asked(data, "--model rope --preset paper").train == train
+
+
+def test_other_presets_start_as_rope(data):
+    for name in ("cpu", "smoke"):
+        config = asked(data, f"--model mapwm --preset {name}")
+        assert config.model.layers[0].options.path_start == "rope"
+        assert (config.train.path_lr, config.train.path_decay) == (0.1, 0.0)
+        assert config.model.d_model == PRESETS[name]["d_model"] and config.backend.read_ahead
+    assert asked(data, "--model mapwm") == asked(data, "--model mapwm --preset cpu")
+
+
+def test_what_is_given_goes_over_the_preset(data):
+    config = asked(data, "--model mapwm --preset paper --path-start rope --n-layers 2 --context 64 --lr 1e-3")
+    assert config.model.layers[0].options.path_start == "rope" and len(config.model.layers) == 2
+    assert (config.task_settings.context, config.train.lr, config.train.warmup_steps) == (64, 1e-3, 4000)
+    in_python = RunConfig.compose("text", "mapwm", "paper", defaults=preset("paper"), data=data, lr=1e-3)
+    assert in_python == asked(data, "--model mapwm --preset paper --lr 1e-3")
+
+
+def test_the_budget_is_counted_in_tokens(data):
+    config = asked(data, "--model rope --tokens 1000000")
+    assert config.train.sequences == 1000000 // 256 and config.train.steps == 1000000 // (256 * 16)
+    config = asked(data, "--model rope --tokens 100000 --context 100 --batch-size 10")
+    assert (config.train.sequences, config.train.steps) == (1000, 100)
+
+
+def test_layers_of_a_hybrid_take_what_they_have_a_use_for(data):
+    config = asked(data, "--layers mapwm mapem:rank=1,path_start=rope rope --preset paper")
+    options = [layer.options for layer in config.model.layers]
+    assert [getattr(own, "rank", None) for own in options] == [4, 1, None]
+    assert [getattr(own, "path_start", None) for own in options] == ["random", "rope", None]
+    assert {own.init for own in options} == {"ordinary"} and config.model.d_model == 768
+
+
+def test_a_run_and_its_continuation(data, tmp_path, capsys):
+    out = tmp_path / "run"
+    line = ["lm", "train", "--data", data, "--layers", "mapwm", "rope", "--preset", "smoke", "--out", str(out)]
+    assert main([*line, "--tokens", "1024", "--reset-documents"]) == 0
+    said = capsys.readouterr()
+    assert "perplexity" in said.out and "tokens/s" in said.err and "perplexity" in said.err
+    result = json.loads((out / "result.json").read_text())
+    assert result["sequences"] * 32 == 1024 and math.isfinite(result["splits"]["val"]["perplexity"]["value"])
+    assert main(["lm", "train", "--resume", "--out", str(out)]) == 0
+    assert main(["lm", "train", "--resume", "--out", str(out), "--tokens", "9999"]) == 2
+    assert "resume" in capsys.readouterr().err
+    run = mf.load(out)
+    assert run.model(torch.zeros(1, 4, dtype=torch.long)).shape == (1, 4, 257)
+
+
+def test_help_shows_the_values_of_the_preset(capsys):
+    with pytest.raises(SystemExit):
+        main(["lm", "train", "--model", "mapwm", "--preset", "paper", "--help"])
+    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "(default: 768)" in words and "(default: random)" in words and "--tokens" in words and "--task" not in words
+
+
+def test_a_preset_that_there_is_not_is_refused():
+    with pytest.raises(UserError, match="no preset named 'papre'; did you mean 'paper'"):
+        preset("papre")
