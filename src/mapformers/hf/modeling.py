@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -86,13 +85,13 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
             "padding_mask": padding(attention_mask, given),
         }
         if input_ids is not None:
-            context = self.decoder._context(input_ids, state=state, keeps_state=use_cache, **settings)
+            context = self.decoder._context(input_ids, state=state, **settings)
             x: Tensor = self.decoder.embedding(input_ids)
         else:
             if state is not None:
                 state.require_fit(given.shape[0], self.decoder.config)
             past = EMPTY_PAST if state is None else state.past
-            context = Context.of(given, past=past, keeps_state=use_cache, **settings)
+            context = Context.of(given, past=past, **settings)
             x = given
 
         wants_hidden = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -196,7 +195,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         """The same model as `build_model` builds it, with a copy of the weights; a tied head stays tied."""
         tied = self.config.tie_word_embeddings
         with torch.device(self.decoder.norm.gain.device), in_float32():
-            decoder = Decoder(replace(self.config.decoder_config(), tie_head=tied)).to(self.dtype)
+            decoder = Decoder(dataclasses.replace(self.config.decoder_config(), tie_head=tied)).to(self.dtype)
         weights = dict(self.decoder.state_dict())
         if tied:
             del weights["head.weight"]
