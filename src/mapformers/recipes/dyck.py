@@ -43,6 +43,8 @@ DYCK = register_recipe(
             TableView(),
             SliceView(F1, along="length", at=4, trained=32),
             SliceView(F1, along="depth", at=32, trained=4),
+            SliceView(CLOSER, along="length", at=4, trained=32),
+            SliceView(CLOSER, along="depth", at=32, trained=4),
             GridView(F1),
             GridView(CLOSER),
             CurveView(),

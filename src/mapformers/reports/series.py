@@ -1,5 +1,6 @@
 """Lines: a figure over a number, a panel per world, a line per row, with its spread over seeds."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,8 @@ def draw_series(panels: Panels, path: Path, frame: Frame) -> None:
             for name, line in series.items():
                 handles.setdefault(name, _line(axes, name, line, names, frame))
             _surround(axes, [x for line in series.values() for x, *_ in line.points], frame)
+            if frame.share or frame.goal is not None:
+                axes.set_ylim(_floor(panels), 1.04)
             axes.set_title(title)
             if index % columns == 0:
                 axes.set_ylabel(words(frame.ylabel))
@@ -82,12 +85,16 @@ def _line(axes: Axes, name: str, series: Series, names: Sequence[str], frame: Fr
     return axes.plot(x, means, lw=1.7, **style)[0]
 
 
+def _floor(panels: Panels) -> float:
+    """Where the axis of shares begins: at 0, or at the tenth below the lowest figure if all are in the upper half."""
+    lowest = min((mean - std for series in panels.values() for line in series.values() for _, mean, std in line.points))
+    return -0.03 if lowest < 0.5 else math.floor(10 * lowest) / 10 - 0.01
+
+
 def _surround(axes: Axes, numbers: Sequence[float], frame: Frame) -> None:
     axes.set_xlabel(words(frame.xlabel))
     if frame.goal is not None:
         axes.axhline(frame.goal, color=SOFT, lw=1, ls="--", zorder=0)
-    if frame.share or frame.goal is not None:
-        axes.set_ylim(-0.03, 1.04)
     if frame.log:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
