@@ -22,7 +22,7 @@ def test_the_loss_starts_at_the_logarithm_of_the_vocabulary(d_model, options):
     model = tied(d_model=d_model, **options)
     tokens = torch.randint(1000, (8, 65), generator=torch.Generator().manual_seed(1))
     loss = cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-    assert float(loss) == pytest.approx(math.log(1000), abs=0.05)
+    assert loss.item() == pytest.approx(math.log(1000), abs=0.05)
 
 
 def test_the_matrix_is_one_parameter_with_both_gradients():

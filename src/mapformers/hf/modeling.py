@@ -83,6 +83,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         settings: dict[str, Any] = {
             "reset": starts_of_documents(position_ids, reset),
             "padding_mask": padding(attention_mask, given),
+            "keeps_state": use_cache,
         }
         if input_ids is not None:
             context = self.decoder._context(input_ids, state=state, **settings)
