@@ -65,7 +65,7 @@ def draw_series(panels: Panels, path: Path, frame: Frame) -> None:
             axes.set_visible(False)
         if any(line.paper for series in panels.values() for line in series.values()):
             handles["paper"] = Line2D([], [], ls="", marker="o", markersize=8, mfc="none", mec=INK)
-        figure.legend(list(handles.values()), list(handles), loc="outside right center", frameon=False)
+        figure.legend(list(handles.values()), list(handles), loc="outside right center", frameon=False, handlelength=3)
 
 
 def _line(axes: Axes, name: str, series: Series, names: Sequence[str], frame: Frame) -> Artist:
