@@ -14,14 +14,14 @@ from mapformers.runs.sources import PACKAGE
 
 AN_UNUSED_NAME = ("model.py", "EMBEDDING_STD = 0.3\n", "EMBEDDING_STD = 0.3\nUNUSED = 1\n")
 ANOTHER_START = ("model.py", "EMBEDDING_STD = 0.3\n", "EMBEDDING_STD = 0.31\n")
+ANOTHER_ROPE = ("layers/rope.py", "torch.ones(rows", "2 * torch.ones(rows")
 ANOTHER_SPLIT = ("tasks/navigation.py", '{**dense, "p_empty": 0.2}', '{**dense, "p_empty": 0.9}')
 
 
-def old_package(folder, edit):
-    """The package as it might have been: today's with one edit."""
+def old_package(folder, edits):
+    """The package as it might have been: today's with some edits."""
     shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
-    if edit is not None:
-        name, now, then = edit
+    for name, now, then in edits:
         file = folder / PACKAGE.name / name
         text = file.read_text(encoding="utf-8")
         assert text.count(now) == 1
@@ -30,13 +30,13 @@ def old_package(folder, edit):
 
 @pytest.fixture
 def measured(mini, tmp_path, monkeypatch):
-    """A record of one run, which ``edited`` makes that of earlier sources."""
+    """A record of two runs, of MapWM and RoPE, which ``edited`` makes that of earlier sources."""
     monkeypatch.chdir(tmp_path)
-    run_recipe(mini, tmp_path / "results", rows=["MapWM"])
+    run_recipe(mini, tmp_path / "results")
     file = tmp_path / "results" / "mini.json"
 
-    def edited(edit, recorded=None):
-        old_package(tmp_path / "old", edit)
+    def edited(*edits, recorded=None):
+        old_package(tmp_path / "old", edits)
         record = json.loads(file.read_text())
         for run in record["runs"]:
             then = confirm._first_steps(run, tmp_path / "old")["sources"] if recorded is None else recorded
@@ -55,12 +55,12 @@ def runs(file):
 def test_a_run_is_of_the_new_sources_too_if_they_compute_the_same(measured, capsys):
     file = measured(AN_UNUSED_NAME)
     before = runs(file)
-    assert [provenance.freshness(run) for run in before] == ["changed"]
+    assert [provenance.freshness(run) for run in before] == ["changed", "changed"]
     assert main(["confirm", "mini"]) == 0
     printed = capsys.readouterr().out
-    assert "the same weights and figures" in printed and "1 of 1 runs" in printed
+    assert printed.count("the same weights and figures") == 2 and "2 of 2 runs" in printed
     after = runs(file)
-    assert [provenance.freshness(run) for run in after] == ["current"]
+    assert [provenance.freshness(run) for run in after] == ["current", "current"]
     assert [{k: v for k, v in run.items() if k != "confirmed"} for run in after] == before
     assert main(["confirm", "all", "--results", "results"]) == 0
     assert "0 of 0 runs" in capsys.readouterr().out
@@ -74,8 +74,20 @@ def test_a_run_stays_old_if_they_compute_something_else(measured, edit, what, ca
     file = measured(edit)
     assert main(["confirm", "mini"]) == 1
     printed = capsys.readouterr().out
-    assert what in printed and "0 of 1 runs" in printed
-    assert [provenance.freshness(run) for run in runs(file)] == ["changed"]
+    assert printed.count(what) == 2 and "0 of 2 runs" in printed
+    assert [provenance.freshness(run) for run in runs(file)] == ["changed", "changed"]
+
+
+def test_each_run_is_judged_by_its_own_sources_and_needs_no_curve(measured, capsys):
+    file = measured(AN_UNUSED_NAME, ANOTHER_ROPE)
+    record = json.loads(file.read_text())
+    for run in record["runs"]:
+        run["curve"] = []
+    file.write_text(json.dumps(record))
+    assert main(["confirm", "mini"]) == 1
+    assert "1 of 2 runs" in capsys.readouterr().out
+    judged = {run["row"]: provenance.freshness(run) for run in runs(file)}
+    assert judged == {"MapWM": "current", "RoPE (tiny)": "changed"}
 
 
 def test_a_commit_without_the_sources_that_were_measured_is_no_evidence(measured, capsys):
@@ -85,10 +97,10 @@ def test_a_commit_without_the_sources_that_were_measured_is_no_evidence(measured
 
 
 def test_what_cannot_be_compared_is_said(measured, capsys):
-    file = measured(None, recorded="0123456789abcdef")
+    file = measured(recorded="0123456789abcdef")
     record = json.loads(file.read_text())
     record["runs"][0]["config"]["model"]["layers"][0]["name"] = "gone"
-    record["runs"].append({**record["runs"][0], "seed": 7, "commit": None})
+    record["runs"][1]["commit"] = None
     file.write_text(json.dumps(record))
     assert main(["confirm", "mini"]) == 1
     printed = capsys.readouterr().out
