@@ -3,7 +3,7 @@
 from mapformers.layers.mampa import LITERAL
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import IID, SPARSE, THREE, figures, paper_figures
+from mapformers.recipes.paper_tables import IID, SPARSE, THREE, figures, paper_figures, rate
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import BarView, CurveView, TableView
 
@@ -22,16 +22,16 @@ SSM = register_recipe(
         task="navigation",
         worlds={WORLD: {"dims": 2, "steps": 32}},
         rows=(
-            Row("Mamba", "mamba", {"d_state": 32}),
-            Row("Mamba-2", "mamba2", {"d_state": 32}),
+            Row("Mamba", "mamba", {"d_state": 32}, at_cpu=rate(3e-3)),
+            Row("Mamba-2", "mamba2", {"d_state": 32}, at_cpu=rate(1e-3)),
             Row("MAmPa, literal", "mampa", LITERAL),
             Row("MAmPa, literal, no convolution", "mampa", {**LITERAL, "conv": False}),
-            Row("MAmPa", "mampa"),
-            Row("MAmPa with convolution", "mampa", {"conv": True}),
-            Row("MapWM without softmax", "mapwm", {"softmax": False}),
-            Row("MapWM", "mapwm"),
-            Row("MapEM-os", "mapem"),
-            Row("MapEM-s", "mapem", {"attend": "s"}),
+            Row("MAmPa", "mampa", at_cpu=rate(3e-3)),
+            Row("MAmPa with convolution", "mampa", {"conv": True}, at_cpu=rate(3e-3)),
+            Row("MapWM without softmax", "mapwm", {"softmax": False}, at_cpu=rate(3e-3)),
+            Row("MapWM", "mapwm", at_cpu=rate(3e-3)),
+            Row("MapEM-os", "mapem", at_cpu=rate(3e-3)),
+            Row("MapEM-s", "mapem", {"attend": "s"}, at_cpu=rate(1e-3)),
         ),
         measures=(Splits(THREE, also=("accuracy_objects",), comparable=("accuracy_objects",)), Curve()),
         views=(TableView(), BarView(), CurveView()),
