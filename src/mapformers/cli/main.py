@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "confirm": ("confirm", "main", "keep recorded runs after a change that changes nothing they compute"),
     "lm": ("lm", "main", "language models: prepare text, train, generate"),
     "bench": ("bench", "main", "throughput of every layer on this machine"),
+    "doctor": ("doctor", "main", "what is installed, which device is used, what is missing"),
 }
 
 HELP = """usage: mapformers COMMAND [options]
