@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
+READY_DOCS := $(VENV)/.ready-docs
+READY_RELEASE := $(VENV)/.ready-release
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test slurm lint bench clean
+.PHONY: help setup demo test slurm lint bench docs build clean
 
 help:
 	@echo "make setup   create .venv with the library in it"
@@ -15,6 +17,8 @@ help:
 	@echo "make slurm   run cells on a real Slurm of one node (needs slurm-wlm, munge and root)"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   throughput of every mixer, as a ratio to rope"
+	@echo "make docs    build the site into site/"
+	@echo "make build   build the sdist and the wheel into dist/"
 
 setup: $(READY)
 
@@ -35,6 +39,14 @@ lint: $(READY_DEV)
 bench: $(READY)
 	$(BIN)/mapformers bench $(ARGS)
 
+docs: $(READY_DOCS)
+	$(BIN)/zensical build --clean --strict
+
+build: $(READY_RELEASE)
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
 		{ echo "make: Python 3.11 to 3.13 is needed; name yours, as in: make setup PYTHON=python3.12"; exit 2; }
@@ -47,5 +59,13 @@ $(READY_DEV): $(READY)
 	$(PIP_INSTALL) --editable '.[dev]'
 	touch $@
 
+$(READY_DOCS): $(READY)
+	$(PIP_INSTALL) --editable '.[docs]'
+	touch $@
+
+$(READY_RELEASE): $(READY)
+	$(PIP_INSTALL) --editable '.[release]'
+	touch $@
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) site dist build .cache

@@ -34,4 +34,4 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(capsys, mo
 
 def test_every_extra_for_users_is_explained():
     names = set(metadata.metadata("mapformers").get_all("Provides-Extra"))
-    assert names - {"dev", "docs"} <= set(doctor.EXTRAS)
+    assert names - {"dev", "docs", "release"} <= set(doctor.EXTRAS)

@@ -1,4 +1,4 @@
-# Written by scripts/api.py from the options of every layer; change those, then run it again.
+# Written by scripts/layer_types.py from the options of every layer; change those, then run it again.
 import math
 from typing import Any, Literal
 
