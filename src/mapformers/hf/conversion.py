@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from mapformers.errors import require
+from mapformers.hf.card import facts
 from mapformers.hf.configuration import MapFormerConfig
 from mapformers.hf.modeling import MapFormerForCausalLM
 from mapformers.model import Decoder
@@ -35,4 +36,6 @@ def from_run(run: Run | str | Path, **settings: Any) -> MapFormerForCausalLM:
         f"The run trained a {type(run.model).__name__} of your own; only models of mf.build_model are converted.",
     )
     assert isinstance(run.model, Decoder)
-    return from_decoder(run.model, **settings).eval()
+    model = from_decoder(run.model, **settings).eval()
+    model.trained = facts(run)
+    return model

@@ -1,9 +1,11 @@
 """A saved folder that names its package, so that others can load it: `trust_remote_code` reads the one-line module."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from mapformers.files import write_atomically
+from mapformers.hf.card import model_card
 
 MODULE = "modeling_mapformer"
 
@@ -17,10 +19,14 @@ class NamedByPackage:
 
 
 class Package(NamedByPackage):
-    """Mixed into a model: `save_pretrained` also writes a module of one line, and the config says what is in it."""
+    """Mixed into a model: `save_pretrained` also writes a module of one line, and the config says what is in it.
+
+    So it does a card, README.md, unless the folder has one: ``trained`` is what it tells of the run behind the model.
+    """
 
     auto_class: ClassVar[str]
     config: Any
+    trained: Mapping[str, Any] | None = None
 
     def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> Any:
         config, model = type(self.config).__name__, type(self).__name__
@@ -28,4 +34,7 @@ class Package(NamedByPackage):
         saved = super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
         line = f"from mapformers.hf import {config}, {model}  # pip install 'mapformers[hf]'\n"
         write_atomically(Path(save_directory) / f"{MODULE}.py", line.encode())
+        card = Path(save_directory) / "README.md"
+        if not card.exists():
+            write_atomically(card, model_card(self.auto_class, self, self.trained).encode())
         return saved
