@@ -27,7 +27,6 @@ class WithMaps(Package):
     """Mixed into a causal language model: each attention layer has a `path`, whose angle is added to RoPE's."""
 
     auto_class = "AutoModelForCausalLM"
-    _keep_in_fp32_modules_strict = ["path"]
     config: Any
     model: Any
 
@@ -43,6 +42,7 @@ class WithMaps(Package):
             with torch.device(attention.q_proj.weight.device):
                 attention.path = new_path(self.config)
             Turning(attention, reading)
+        self._keep_in_fp32_modules_strict = {"path"}  # only now: transformers 4 looks for what is named before this
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
