@@ -1,5 +1,6 @@
 """`add_maps` turns a Llama, Mistral or Qwen2 that one already has into a MapFormer, in place."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,28 +77,28 @@ def new_path(config: Any) -> AddedPath:
     return AddedPath(shape, config.map_rank, options)
 
 
-class LlamaWithMapsConfig(NamedByPackage, LlamaConfig):
+@dataclass(
+    init=False, repr=False, eq=False
+)  # fields for configs that are dataclasses, attributes for those that are not
+class MapFields(NamedByPackage):
+    """Mixed into a config: what the paths of its model are built with."""
+
+    map_rank: int = 4
+    map_omega_max: float = 1.0
+    map_base: float = 1024.0
+    map_learn_omega: bool = True
+
+
+class LlamaWithMapsConfig(MapFields, LlamaConfig):
     model_type = "llama-with-maps"
-    map_rank: int = 4
-    map_omega_max: float = 1.0
-    map_base: float = 1024.0
-    map_learn_omega: bool = True
 
 
-class MistralWithMapsConfig(NamedByPackage, MistralConfig):
+class MistralWithMapsConfig(MapFields, MistralConfig):
     model_type = "mistral-with-maps"
-    map_rank: int = 4
-    map_omega_max: float = 1.0
-    map_base: float = 1024.0
-    map_learn_omega: bool = True
 
 
-class Qwen2WithMapsConfig(NamedByPackage, Qwen2Config):
+class Qwen2WithMapsConfig(MapFields, Qwen2Config):
     model_type = "qwen2-with-maps"
-    map_rank: int = 4
-    map_omega_max: float = 1.0
-    map_base: float = 1024.0
-    map_learn_omega: bool = True
 
 
 class LlamaWithMaps(WithMaps, LlamaForCausalLM):  # type: ignore[misc]
