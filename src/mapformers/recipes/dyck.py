@@ -88,7 +88,8 @@ DYCK = register_recipe(
             ),
         ),
         finding=f"At length 128 and depth 12 one layer of MapWM has an F1 of {{MapWM | {ONE_LAYER} | ood-long-deep}}, "
-        f"one layer of RoPE {{RoPE | {ONE_LAYER} | ood-long-deep}}, two layers {{RoPE | {TWO_LAYERS} | ood-long-deep}}. "
+        f"one layer of RoPE {{RoPE | {ONE_LAYER} | ood-long-deep}}, two layers "
+        f"{{RoPE | {TWO_LAYERS} | ood-long-deep}}. "
         "That two layers of RoPE fall below 0.95 holds only where the next token is predicted in place of the valid "
         f"set: {{RoPE, next token | {TWO_LAYERS} | ood-long-deep}}, MapWM "
         f"{{MapWM, next token | {TWO_LAYERS} | ood-long-deep}}.",
