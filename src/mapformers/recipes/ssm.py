@@ -24,8 +24,8 @@ SSM = register_recipe(
         rows=(
             Row("Mamba", "mamba", {"d_state": 32}, at_cpu=rate(3e-3)),
             Row("Mamba-2", "mamba2", {"d_state": 32}, at_cpu=rate(1e-3)),
-            Row("MAmPa, literal", "mampa", LITERAL),
-            Row("MAmPa, literal, no convolution", "mampa", {**LITERAL, "conv": False}),
+            Row("MAmPa, literal", "mampa", LITERAL, at_cpu=rate(3e-3)),
+            Row("MAmPa, literal, no convolution", "mampa", {**LITERAL, "conv": False}, at_cpu=rate(3e-3)),
             Row("MAmPa", "mampa", at_cpu=rate(3e-3)),
             Row("MAmPa with convolution", "mampa", {"conv": True}, at_cpu=rate(3e-3)),
             Row("MapWM without softmax", "mapwm", {"softmax": False}, at_cpu=rate(3e-3)),
