@@ -16,6 +16,11 @@ COLOURS = ("#5790fc", "#f89c20", "#e42536", "#964a8b", "#9c9ca1", "#7a21dd")
 LINES = ("-", (0, (5, 2)), (0, (1, 1.5)))  # the second and third round of colours
 MARKERS = ("o", "s", "^", "D", "v", "P")
 INK, SOFT, SHADE = "#222222", "#b8b8b8", "#f0f0f0"
+ACTION, OBSERVATION, OPENER, CLOSER = COLOURS[0], COLOURS[1], COLOURS[0], COLOURS[2]
+NO_DATES: dict[str, dict[str, Any]] = {  # the same figure is the same bytes
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 
 
 def colour_of(value: object, among: Sequence[object]) -> str:
@@ -39,14 +44,21 @@ def words(setting: str) -> str:
 
 
 @contextmanager
-def figure_file(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure to draw on; it is written to ``path`` (PNG) at the end, whole or not at all."""
-    with matplotlib.rc_context(
-        {"font.size": 10, "axes.titlesize": 10.5, "axes.spines.top": False, "axes.spines.right": False}
-    ):
+def figure_file(path: Path, width: float, height: float, *others: str) -> Iterator[Figure]:
+    """A figure to draw on; it is written to ``path`` (PNG) at the end, whole or not at all.
+
+    ``others``: formats, such as pdf, in which it is written beside that.
+    """
+    look: dict[str, Any] = {"font.size": 10, "axes.titlesize": 10.5}
+    look |= {"axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}
+    with matplotlib.rc_context(look):
         figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
         yield figure
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format="png", bbox_inches="tight", pad_inches=0.1)
+        drawn = {}
+        for form in ("png", *others):
+            page = io.BytesIO()
+            figure.savefig(page, format=form, bbox_inches="tight", pad_inches=0.1, metadata=NO_DATES.get(form))
+            drawn[form] = page.getvalue()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, drawn.getvalue())
+    for form, content in drawn.items():
+        write_atomically(path.with_suffix(f".{form}"), content)

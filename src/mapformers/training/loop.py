@@ -27,6 +27,7 @@ from mapformers.signals import Requests, noted
 from mapformers.stages import watched_by
 from mapformers.tasks import Batch, Metric
 from mapformers.training.backend import describe, is_main_process, prepare, start, tracking
+from mapformers.training.movement_log import movement_sizes
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
 from mapformers.training.read_ahead import MakeBatches, ReadAhead
 from mapformers.training.sharding import let_go, shard
@@ -297,6 +298,8 @@ class Trainer:
             except CutShort:
                 return
             figures = {name: float(value) for name, value in scores.items()}
+            if not self.sharded:  # no process has the weights of a whole layer
+                figures |= movement_sizes(self.model, self.task)
             self._write({"step": self.step, "split": split, **figures, "seconds": round(self._elapsed(), 1)}, split)
 
     @contextmanager
