@@ -67,7 +67,7 @@ def test_no_page_names_a_folder_of_a_machine():
         assert not re.search(r"(?<![\w.])/(tmp|home|root|work|Users)/", page.read_text()), page.name
 
 
-@pytest.mark.parametrize("page", ["tasks.md", "families.md", "language.md", "transformers.md"])
+@pytest.mark.parametrize("page", ["tasks.md", "families.md", "language.md", "transformers.md", "analysis.md"])
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where its pictures go
     text = (ROOT / "docs" / page).read_text()

@@ -40,7 +40,9 @@ def walks(subject: Subject) -> Outcome:
     if subject.layer is None:
         return Missing("walks", title, subject.no_movement)
     if "coordinate" not in subject.alone[subject.layer]:
-        return Missing("walks", title, f"{subject.kind} moves by matrices: its position is no sum that a line could fit.")
+        return Missing(
+            "walks", title, f"{subject.kind} moves by matrices: its position is no sum that a line could fit."
+        )
     steps, dims = subject.task.settings.steps, subject.task.settings.dims
     batch = subject.sample("iid", FITTED + HELD_OUT, "walks")
     coordinate, truth = _coordinates(subject, batch.tokens), batch.info["displacement"]

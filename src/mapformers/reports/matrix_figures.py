@@ -56,7 +56,9 @@ def draw_velocities(data: Data, path: Path) -> None:
         for axes, (name, turns) in zip(grid[2:], data["circle"].items()):
             angle = 2 * np.pi * turns
             colours = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 1, len(turns)))
-            axes.plot(np.cos(np.linspace(0, 2 * np.pi, 200)), np.sin(np.linspace(0, 2 * np.pi, 200)), color=SOFT, lw=0.8)
+            axes.plot(
+                np.cos(np.linspace(0, 2 * np.pi, 200)), np.sin(np.linspace(0, 2 * np.pi, 200)), color=SOFT, lw=0.8
+            )
             axes.scatter(np.cos(angle), np.sin(angle), s=14, c=colours, lw=0)
             axes.set(aspect="equal", title=f"{name} block", xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), xlabel="cos θ", ylabel="sin θ")  # fmt: skip
             axes.set_xticks([-1, 0, 1])

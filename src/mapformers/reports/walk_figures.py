@@ -24,7 +24,9 @@ def draw_walks(data: Data, path: Path) -> None:
         *grid, last = figure.subplots(1, panels + 1)
         if flat:
             limits = _limits(np.concatenate((truth, integrated)))
-            for axes, points, title in zip(grid, (truth, integrated), ("where the walk goes", f"path-integrated\n{fits}")):
+            for axes, points, title in zip(
+                grid, (truth, integrated), ("where the walk goes", f"path-integrated\n{fits}")
+            ):
                 walk(axes, points)
                 axes.set(xlim=limits[0], ylim=limits[1], aspect="equal", xlabel="x (cells)", ylabel="y (cells)")
                 axes.set_title(title)
