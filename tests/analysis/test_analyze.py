@@ -1,4 +1,4 @@
-"""`mapformers analyze`: every figure is drawn and labelled, or its absence has a reason; bytes repeat; nothing else moves."""
+"""`mapformers analyze`: every figure is drawn and labelled, or its absence has a reason, and its bytes repeat."""
 
 import json
 from collections.abc import Iterator
@@ -35,13 +35,19 @@ CASES: dict[str, tuple[str, str, dict[str, Any], set[str], set[str]]] = {
         {"movements", "learning", "velocities", "walks", "rate-maps", "compositions"},
     ),
     "mamba": ("navigation", "mamba", {"steps": 12, "grid": 8}, {"curves"}, GRID - {"curves"}),
-    "matrices": ("navigation", "mapem-nc", {"steps": 12, "grid": 8}, GRID - {"walks", "rate-maps"}, {"walks", "rate-maps"}),
+    "matrices": (
+        "navigation",
+        "mapem-nc",
+        {"steps": 12, "grid": 8},
+        GRID - {"walks", "rate-maps"},
+        {"walks", "rate-maps"},
+    ),
     "dyck": ("dyck", "mapwm", {"length": 8, "depth": 2}, BRACKETS - {"learning"}, {"learning"}),
     "dyck-s": ("dyck", "mapem", {"attend": "s", "length": 8, "depth": 2}, BRACKETS - {"learning"}, {"learning"}),
     "family": ("family-tree", "mapem-nc", {"steps": 6}, ANY | {"compositions"}, set()),
     "graph": ("graph", "mapwm-nc", {"steps": 6}, ANY | {"compositions"}, set()),
     "copy": ("selective-copy", "mapwm", {}, ANY - {"learning"}, {"learning"}),
-}  # fmt: skip
+}
 
 
 def tiny_run(task: str, model: str, settings: dict[str, Any]) -> Run:

@@ -108,7 +108,9 @@ def test_action_matrices_are_rotations_and_compose_as_walks_do(model: str):
     found = compositions(subject)
     assert isinstance(found, Finding)
     first, then = matrices[0], matrices[2]
-    assert found.numbers["distance_from_identity"][0][2] == pytest.approx(float((then @ first - one[0]).norm() / 4), abs=1e-3)  # fmt: skip
+    assert found.numbers["distance_from_identity"][0][2] == pytest.approx(
+        float((then @ first - one[0]).norm() / 4), abs=1e-3
+    )
     commuting = max(max(row) for row in found.numbers["commutator"])
     assert (commuting < 1e-5) == (model == "mapwm")
 

@@ -93,9 +93,9 @@ def world_truth(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
 
 def _worlds(subject: Subject) -> list[tuple[int, Step]]:
     """The graphs that walks of this task are on, each with its number of places and its steps."""
-    task = subject.task
+    task: Any = subject.task
     if task.name == "graph":
-        world: Any = getattr(task, "world")
+        world = task.world
         number = {node: index for index, node in enumerate(world.nodes)}
         exits, names = world.exits(), task.token_names
 

@@ -31,8 +31,8 @@ def velocities(subject: Subject) -> Outcome:
         numbers |= more
         data |= drawn
         reading += (
-            " Middle: the longest distance that sequences cover on each block, in turns of it; A.8 wants the slowest to "
-            "close about one over the longest distance. Right: one sequence on two blocks, light to dark."
+            " Middle: the longest distance that sequences cover on each block, in its turns; A.8 wants the slowest to "
+            "close about one there. Right: one sequence on two blocks."
         )
     else:
         reading += " Its rotations do not commute, so there is no distance along a block to compare them with."

@@ -27,7 +27,7 @@ def curves(subject: Subject) -> Outcome:
     }
     reading = (
         "Left: the loss of single batches (faint) and its running mean (bold). "
-        f"Right: {metric.replace('_', ' ')} on fresh sequences; what it is worth without a map is in the table of splits."
+        f"Right: {metric.replace('_', ' ')} on fresh sequences; what players without a map score is in the tables."
     )
     return Finding("curves", title, reading, numbers, data)
 

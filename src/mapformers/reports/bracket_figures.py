@@ -27,7 +27,9 @@ def draw_trajectory(data: Data, path: Path) -> None:
             arrow = {"arrowstyle": "-|>", "color": colour, "lw": 2, "shrinkA": 0, "shrinkB": 0}
             left.annotate("", (x, y), (0, 0), arrowprops=arrow)
             length = float(np.hypot(x, y)) or 1.0
-            left.text(x + 0.1 * reach * x / length, y + 0.1 * reach * y / length, name, ha="center", va="center", fontsize=13)  # fmt: skip
+            left.text(
+                x + 0.1 * reach * x / length, y + 0.1 * reach * y / length, name, ha="center", va="center", fontsize=13
+            )
         left.axhline(0, color=SOFT, lw=0.6, zorder=0)
         left.axvline(0, color=SOFT, lw=0.6, zorder=0)
         left.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", title="what each bracket does")
@@ -93,7 +95,9 @@ def draw_bracket_attention(data: Data, path: Path) -> None:
         for (name, shares), colour, marker in zip(data["by_depth"].items(), (COLOURS[0], COLOURS[1]), ("o", "s")):
             depths = sorted(shares)
             label = "sequences as in training" if name == "training" else "deeper and longer ones"
-            right.plot(depths, [shares[depth] for depth in depths], color=colour, marker=marker, ms=4.5, lw=1.8, label=label)  # fmt: skip
+            right.plot(
+                depths, [shares[depth] for depth in depths], color=colour, marker=marker, ms=4.5, lw=1.8, label=label
+            )
         right.axvline(data["trained_depth"], color=SOFT, ls="--", lw=1)
         right.text(data["trained_depth"], 0.02, " depth of training", fontsize=8.5, color="#707070")
         right.set(ylim=(0, 1.03), xlabel="brackets that are still open", ylabel="share of the last open bracket")
@@ -137,8 +141,14 @@ def draw_lengths_and_depths(data: Data, path: Path) -> None:
         figure.colorbar(image, ax=left, pad=0.02)
         styles = zip(lengths, COLOURS, ("-", (0, (5, 2)), (0, (1, 1.5))), ("o", "s", "^"))
         for index, (length, colour, line, marker) in enumerate(styles):
-            right.plot(depths, values[index], color=colour, ls=line, marker=marker, ms=4.5, lw=1.7, label=f"length {length}")  # fmt: skip
+            right.plot(
+                depths, values[index], color=colour, ls=line, marker=marker, ms=4.5, lw=1.7, label=f"length {length}"
+            )
         right.axvline(depth, color=SOFT, ls="--", lw=1)
         low = float(np.nanmin(values))
-        right.set(ylim=(-0.02 if low < 0.5 else np.floor(10 * low) / 10 - 0.01, 1.02), xlabel="depth (dashed: as trained)", ylabel="F1")  # fmt: skip
+        right.set(
+            ylim=(-0.02 if low < 0.5 else np.floor(10 * low) / 10 - 0.01, 1.02),
+            xlabel="depth (dashed: as trained)",
+            ylabel="F1",
+        )
         right.legend(frameon=False, fontsize=9)

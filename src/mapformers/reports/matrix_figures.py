@@ -22,9 +22,19 @@ def draw_compositions(data: Data, path: Path) -> None:
         upper, lower = figure.subfigures(2, 1, height_ratios=(1.9, 1))
         left, right = upper.subplots(1, 2)
         for axes, what, truth, title in (
-            (left, "from_identity", "returns", "distance of “row, then column” from doing nothing\n(figures: share of places where it returns)"),
-            (right, "commutator", "commutes", "distance between the two orders\n(figures: share of places where they agree)"),
-        ):  # fmt: skip
+            (
+                left,
+                "from_identity",
+                "returns",
+                "distance of “row, then column” from doing nothing\n(figures: share of places where it returns)",
+            ),
+            (
+                right,
+                "commutator",
+                "commutes",
+                "distance between the two orders\n(figures: share of places where they agree)",
+            ),
+        ):
             largest = float(np.nanmax(data[what])) or 1.0
             matrix_of_figures(axes, data[what], names, title, (0, max(largest, 1e-6)), "viridis", data[truth])
         for axes, name, matrix in zip(lower.subplots(1, shown, squeeze=False)[0], names, data["matrices"]):
@@ -39,7 +49,9 @@ def draw_velocities(data: Data, path: Path) -> None:
     """ω against its start, distances in turns of each block, and the slowest and the fastest as circles."""
     covered = "turns" in data
     with figure_file(path, 11.5 if covered else 4.4, 3.4, "pdf") as figure:
-        grid = figure.subplots(1, 4 if covered else 1, squeeze=False, width_ratios=(1.25, 1.25, 0.8, 0.8) if covered else None)[0]  # fmt: skip
+        grid = figure.subplots(
+            1, 4 if covered else 1, squeeze=False, width_ratios=(1.25, 1.25, 0.8, 0.8) if covered else None
+        )[0]
         blocks = np.arange(1, len(data["start"]) + 1)
         grid[0].plot(blocks, data["start"], color=COLOURS[4], lw=1.2, marker="o", ms=3.5, label="at the start")
         grid[0].plot(blocks, np.abs(data["learned"]), color=COLOURS[0], lw=0, marker="D", ms=3.5, label="learned")
@@ -60,6 +72,13 @@ def draw_velocities(data: Data, path: Path) -> None:
                 np.cos(np.linspace(0, 2 * np.pi, 200)), np.sin(np.linspace(0, 2 * np.pi, 200)), color=SOFT, lw=0.8
             )
             axes.scatter(np.cos(angle), np.sin(angle), s=14, c=colours, lw=0)
-            axes.set(aspect="equal", title=f"{name} block", xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), xlabel="cos θ", ylabel="sin θ")  # fmt: skip
+            axes.set(
+                aspect="equal",
+                title=f"{name} block",
+                xlim=(-1.25, 1.25),
+                ylim=(-1.25, 1.25),
+                xlabel="cos θ",
+                ylabel="sin θ",
+            )
             axes.set_xticks([-1, 0, 1])
             axes.set_yticks([-1, 0, 1])

@@ -21,7 +21,8 @@ body { margin: 0 auto; padding: 1.2rem; max-width: 62rem; color: var(--ink); bac
        font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; }
 p { margin: .4rem 0; } .soft, figcaption { color: var(--soft); } figure { margin: .6rem 0; }
-figure img { max-width: 100%; height: auto; background: #fff; border-radius: 6px; padding: 6px; box-sizing: border-box; }
+figure img { max-width: 100%; height: auto; background: #fff; border-radius: 6px; padding: 6px;
+             box-sizing: border-box; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .92rem; margin: .5rem 0; }
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
 th, td { text-align: right; padding: .18rem .7rem; border-bottom: 1px solid var(--line); }
@@ -54,7 +55,9 @@ def run_page(
     if absent:
         items = "".join(f"<li>{html.escape(entry.title)}: {html.escape(entry.text)}</li>" for entry in absent)
         missing = f"<h2>What this run does not have</h2>\n<ul>{items}</ul>"
-    settings = "".join(f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(value))}</td></tr>" for name, value in facts.items())  # fmt: skip
+    settings = "".join(
+        f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(value))}</td></tr>" for name, value in facts.items()
+    )
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -66,7 +69,8 @@ def run_page(
 </head>
 <body>
 <h1>{html.escape(title)}</h1>
-<p class="soft">Written by <code>mapformers analyze</code>. All numbers are in <code>analysis.json</code> beside this page.</p>
+<p class="soft">Written by <code>mapformers analyze</code>.
+All numbers are in <code>analysis.json</code> beside this page.</p>
 <details><summary>Settings</summary><div class="scroll"><table>{settings}</table></div></details>
 <h2>Scores</h2>
 {"".join(f'<div class="scroll">{table.render("html")}</div>' for table in tables)}

@@ -32,9 +32,26 @@ def arrows(axes: Axes, points: np.ndarray, names: Sequence[str], actions: Sequen
         arrow = {"arrowstyle": "-|>", "color": ACTION, "lw": 1.8, "shrinkA": 0, "shrinkB": 0}
         axes.annotate("", (x, y), (0, 0), arrowprops=arrow)
         length = float(np.hypot(x, y)) or 1.0
-        axes.text(x + 0.11 * reach * x / length, y + 0.11 * reach * y / length, names[index], color=INK, ha="center", va="center", fontsize=12)  # fmt: skip
+        axes.text(
+            x + 0.11 * reach * x / length,
+            y + 0.11 * reach * y / length,
+            names[index],
+            color=INK,
+            ha="center",
+            va="center",
+            fontsize=12,
+        )
     if others:
-        axes.scatter(points[others, 0], points[others, 1], s=24, color=OBSERVATION, edgecolor="white", lw=0.4, zorder=3, label=f"{len(others)} observations")  # fmt: skip
+        axes.scatter(
+            points[others, 0],
+            points[others, 1],
+            s=24,
+            color=OBSERVATION,
+            edgecolor="white",
+            lw=0.4,
+            zorder=3,
+            label=f"{len(others)} observations",
+        )
     axes.plot([], [], color=ACTION, lw=1.8, label=f"{len(actions)} actions")
     axes.axhline(0, color=SOFT, lw=0.6, zorder=0)
     axes.axvline(0, color=SOFT, lw=0.6, zorder=0)
@@ -61,7 +78,15 @@ def matrix_of_figures(
                 level = (matrix[i, j] - middle) / half
                 dark = abs(level) > 0.6 if colours == "RdBu_r" else level < 0.2
                 text = f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
-                axes.text(j, i, text, ha="center", va="center", fontsize=8.5 if len(matrix) <= 6 else 6.5, color="white" if dark else INK)  # fmt: skip
+                axes.text(
+                    j,
+                    i,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=8.5 if len(matrix) <= 6 else 6.5,
+                    color="white" if dark else INK,
+                )
     axes.set_xticks(range(len(names)), names)
     axes.set_yticks(range(len(names)), names)
     longest = max(map(len, names))
@@ -103,10 +128,23 @@ def _lengths(axes: Axes, norms: Sequence[np.ndarray], others: Sequence[int], act
                 axes.bar(place + shift, sizes[ids].mean(), 0.32, color=colour, alpha=0.35)
                 spread = np.linspace(-0.1, 0.1, len(ids)) if len(ids) > 1 else np.zeros(1)
                 axes.scatter(place + shift + spread, sizes[ids], s=12, color=colour, marker=marker, lw=0)
-                axes.text(place + shift, sizes[ids].max() * 1.03, f"{sizes[ids].mean():.3g}", ha="center", va="bottom", fontsize=9)  # fmt: skip
+                axes.text(
+                    place + shift,
+                    sizes[ids].max() * 1.03,
+                    f"{sizes[ids].mean():.3g}",
+                    ha="center",
+                    va="bottom",
+                    fontsize=9,
+                )
     axes.set_xticks(range(2), ["before", "after training"])
     axes.set(title="length of values, with its mean", ylabel="‖v‖")
     handles = [axes.scatter([], [], color=c, marker=m, s=24) for c, m in ((OBSERVATION, "o"), (ACTION, "D"))]
     labels = ["observations", "actions"]
-    axes.legend(handles if others else handles[1:], labels if others else labels[1:], frameon=False, fontsize=9, loc="upper left")  # fmt: skip
+    axes.legend(
+        handles if others else handles[1:],
+        labels if others else labels[1:],
+        frameon=False,
+        fontsize=9,
+        loc="upper left",
+    )
     axes.margins(y=0.18)

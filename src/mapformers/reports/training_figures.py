@@ -52,8 +52,15 @@ def draw_movement_curves(data: Data, path: Path) -> None:
         thousands = [n / 1000 for n in data["sequences"]]
         lines = [
             axes.plot(thousands, data["delta_actions"], color=ACTION, lw=1.9, label="‖Δ‖ of actions")[0],
-            axes.plot(thousands, data["delta_observations"], color=OBSERVATION, lw=1.9, ls=(0, (5, 2)), label="‖Δ‖ of observations")[0],
-        ]  # fmt: skip
+            axes.plot(
+                thousands,
+                data["delta_observations"],
+                color=OBSERVATION,
+                lw=1.9,
+                ls=(0, (5, 2)),
+                label="‖Δ‖ of observations",
+            )[0],
+        ]
         axes.set(xlabel="thousand sequences", ylabel="mean ‖Δ‖ after W_out")
         axes.set_ylim(bottom=0)
         beside = axes.twinx()

@@ -94,7 +94,15 @@ def draw_revisits(data: Data, path: Path) -> None:
     with figure_file(path, 9.2, 4.2, "pdf") as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
         left.plot(flat[:, 0], flat[:, 1], color=SOFT, lw=1, zorder=1)
-        left.scatter(flat[: len(weights), 0], flat[: len(weights), 1], s=3 + 420 * weights, color=COLOURS[1], alpha=0.65, lw=0, zorder=2)  # fmt: skip
+        left.scatter(
+            flat[: len(weights), 0],
+            flat[: len(weights), 1],
+            s=3 + 420 * weights,
+            color=COLOURS[1],
+            alpha=0.65,
+            lw=0,
+            zorder=2,
+        )
         left.scatter(*flat[-1], marker="x", s=70, color=INK, zorder=3, label="the walk is here again")
         left.scatter([], [], s=60, color=COLOURS[1], alpha=0.65, lw=0, label="attention to what was seen")
         if walked.shape[1] > 1:
