@@ -105,7 +105,7 @@ def test_every_drawing_is_of_an_analysis_and_the_other_way_round():
 
 def test_a_smoke_run_becomes_a_page_whose_bytes_repeat(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run, out = tmp_path / "run", tmp_path / "out"
-    mf.train("dyck", "rope", scale="smoke", out=run, length=8, depth=2, threads=1, **TINY)
+    mf.train("dyck", "rope", scale="smoke", out=run, length=8, depth=2, **TINY)
     assert main(["analyze", str(run), "--out", str(out), "--threads", "1"]) == 0
     page = (out / "report.html").read_text()
     assert len(page) < 3_000_000 and str(tmp_path) not in page
@@ -132,7 +132,7 @@ def test_what_cannot_be_analysed_is_refused_in_a_sentence(tmp_path: Path, capsys
 
 
 def test_logging_movements_changes_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    settings = {"scale": "smoke", "steps": 6, "grid": 8, "threads": 1, **TINY}
+    settings = {"scale": "smoke", "steps": 6, "grid": 8, **TINY}
     seen = mf.train("navigation", "mapwm", out=tmp_path / "seen", **settings)
     monkeypatch.setattr(loop, "movement_sizes", lambda *_: {})
     unseen = mf.train("navigation", "mapwm", out=tmp_path / "unseen", **settings)

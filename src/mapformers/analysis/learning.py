@@ -39,6 +39,8 @@ def movement_curves(subject: Subject) -> Outcome:
         return Missing("learning", title, subject.no_movement)
     if not subject.others:
         return Missing("learning", title, f"Every token of {subject.task.name} acts, so there is nothing to set apart.")
+    if not subject.actions:
+        return Missing("learning", title, f"{subject.task.name} does not say which tokens act.")
     metric, batch = subject.task.main_metric, subject.run.config.train.batch_size
     lines = [line for line in subject.run.metrics if "delta_actions" in line and line.get(metric) is not None]
     if not lines:

@@ -88,6 +88,8 @@ def revisits(subject: Subject) -> Outcome:
         "Left: the walk so far in grey, the query at the cross, and a circle on every place by how much attention its "
         "observations get. Right: the mean share by distance; a map puts nearly all of it at 0 cells."
     )
+    if subject.task.settings.dims > 2:
+        reading += " The first two axes of the grid are drawn."
     return Finding("revisits", title, reading, numbers, data)
 
 

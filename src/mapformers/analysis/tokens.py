@@ -8,6 +8,8 @@ from mapformers.analysis.finding import Finding, Missing, Outcome, Subject, plai
 from mapformers.analysis.projections import cosines, plane_of, principal_plane
 from mapformers.modules.observables import Observed
 
+MOST_LISTED = 256  # tokens of a vocabulary that are listed one by one; a text has more
+
 
 def opposites(subject: Subject) -> list[tuple[int, int]]:
     """Pairs of actions that undo each other by the rules of the task; empty where it does not say."""
@@ -41,10 +43,11 @@ def movements(subject: Subject) -> Outcome:
             "cosines": plain(between, 4),
         },
         "opposite_cosines": pairs,
-        "delta_in": {name: plain(row) for name, row in zip(names, after)},
-        "delta_in_untrained": {name: plain(row) for name, row in zip(names, before)},
     }
-    if subject.others:
+    if len(names) <= MOST_LISTED:
+        numbers["delta_in"] = {name: plain(row) for name, row in zip(names, after)}
+        numbers["delta_in_untrained"] = {name: plain(row) for name, row in zip(names, before)}
+    if subject.others and subject.actions:
         for when, moved in (("untrained", before), ("trained", after)):
             sizes = moved.norm(dim=1)
             still, moving = sizes[subject.others].median(), sizes[subject.actions].median()
@@ -53,6 +56,10 @@ def movements(subject: Subject) -> Outcome:
         "Arrows are actions, dots are observations: a map has opposite actions as opposite arrows, "
         "and every observation at the origin."
     )
+    if not subject.actions:
+        reading = (
+            f"{subject.task.name} does not say which tokens act, so all are dots: those at the origin do not move."
+        )
     if after.shape[1] > 2:
         reading += (
             f" Of {after.shape[1]} inner dimensions the two directions are drawn in which movements are longest; "
@@ -83,7 +90,9 @@ def values(subject: Subject) -> Outcome:
         sizes = vectors.norm(dim=1)
         kinds = {"actions": subject.actions, "observations": subject.others}
         means = {kind: round(float(sizes[ids].mean()), 4) for kind, ids in kinds.items() if ids}
-        numbers[when] = {"mean_norm": means, "norm": {name: round(float(s), 4) for name, s in zip(names, sizes)}}
+        numbers[when] = {"mean_norm": means}
+        if len(names) <= MOST_LISTED:
+            numbers[when]["norm"] = {name: round(float(size), 4) for name, size in zip(names, sizes)}
         if len(means) == 2:
             numbers[when]["observations_over_actions"] = round(means["observations"] / max(means["actions"], 1e-12), 4)
     planes = [principal_plane(vectors) for vectors in stacks]

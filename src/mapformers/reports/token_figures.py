@@ -14,13 +14,14 @@ Data = Mapping[str, Any]
 
 def draw_movements(data: Data, path: Path) -> None:
     """Arrows of actions and dots of observations, twice, and the cosines of actions as a table of colours."""
-    with figure_file(path, 12.4, 4.3, "pdf") as figure:
-        left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
-        for axes, panel in zip((left, middle), data["panels"]):
+    names = [data["names"][action] for action in data["actions"]]
+    with figure_file(path, 12.4 if names else 8.2, 4.3, "pdf") as figure:
+        grid = figure.subplots(1, 3 if names else 2, width_ratios=(1, 1, 1.05) if names else None)
+        for axes, panel in zip(grid, data["panels"]):
             arrows(axes, panel["points"], data["names"], data["actions"])
             axes.set(title=panel["title"], xlabel=panel["axes"][0], ylabel=panel["axes"][1])
-        names = [data["names"][action] for action in data["actions"]]
-        matrix_of_figures(right, data["cosines"], names, "cosines of actions", (-1, 1), "RdBu_r")
+        if names:
+            matrix_of_figures(grid[2], data["cosines"], names, "cosines of actions", (-1, 1), "RdBu_r")
 
 
 def arrows(axes: Axes, points: np.ndarray, names: Sequence[str], actions: Sequence[int]) -> None:
@@ -50,9 +51,10 @@ def arrows(axes: Axes, points: np.ndarray, names: Sequence[str], actions: Sequen
             edgecolor="white",
             lw=0.4,
             zorder=3,
-            label=f"{len(others)} observations",
+            label=f"{len(others)} {'observations' if actions else 'tokens'}",
         )
-    axes.plot([], [], color=ACTION, lw=1.8, label=f"{len(actions)} actions")
+    if actions:
+        axes.plot([], [], color=ACTION, lw=1.8, label=f"{len(actions)} actions")
     axes.axhline(0, color=SOFT, lw=0.6, zorder=0)
     axes.axvline(0, color=SOFT, lw=0.6, zorder=0)
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")

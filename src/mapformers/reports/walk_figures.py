@@ -90,7 +90,7 @@ def draw_rate_maps(data: Data, path: Path) -> None:
 def draw_revisits(data: Data, path: Path) -> None:
     """Attention on the places of one walk, and its mean share by distance."""
     walked, weights = data["walk"], data["weights"]
-    flat = walked if walked.shape[1] > 1 else np.stack((np.arange(len(walked)), walked[:, 0]), axis=1)
+    flat = walked[:, :2] if walked.shape[1] > 1 else np.stack((np.arange(len(walked)), walked[:, 0]), axis=1)
     with figure_file(path, 9.2, 4.2, "pdf") as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
         left.plot(flat[:, 0], flat[:, 1], color=SOFT, lw=1, zorder=1)
