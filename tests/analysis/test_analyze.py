@@ -144,4 +144,4 @@ def test_logging_movements_changes_no_weight(tmp_path: Path, monkeypatch: pytest
     weights = seen.model.layers[0].mixer.path
     alone = seen.model.observe(torch.arange(4).unsqueeze(1))[0]["delta_in"]
     sizes = torch.einsum("vlhr,hrn->vhn", alone, weights.w_out).flatten(1).norm(dim=1)
-    assert logged[-1]["delta_actions"] == pytest.approx(float(sizes.mean()), rel=1e-5)
+    assert logged[-1]["delta_actions"] == pytest.approx(sizes.mean().item(), rel=1e-5)

@@ -53,9 +53,10 @@ def _string(axes: Axes, path: np.ndarray, string: str, title: str) -> None:
         along = end - begin
         length = float(np.hypot(*along)) or 1.0
         side = np.array([along[1], -along[0]]) / length * (0.14 * length + 0.04 * span)
-        axes.text(*(begin + 0.5 * along + side), symbol, color=INK, fontsize=11, ha="center", va="center")
+        spot = begin + 0.5 * along + side
+        axes.text(spot[0], spot[1], symbol, color=INK, fontsize=11, ha="center", va="center")
     axes.scatter(path[:, 0], path[:, 1], s=16, c=colours, zorder=3)
-    axes.scatter(*path[0], marker="x", s=60, color=INK, zorder=4)
+    axes.scatter(path[0, 0], path[0, 1], marker="x", s=60, color=INK, zorder=4)
     axes.annotate("start", path[0], (6, -12), textcoords="offset points", fontsize=9)
     axes.margins(0.22)
     axes.set(title=title, aspect="equal", adjustable="datalim")

@@ -51,7 +51,8 @@ def colour_of(value: object, among: Sequence[object]) -> str:
     """The colour of an area; forms of one model in one panel are lighter one after the other."""
     hue, before = _hue(value, among)
     share = 0.6 ** (before % 4)
-    return to_hex([1 - share * (1 - part) for part in to_rgb(hue)])
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(hue))
+    return to_hex((red, green, blue))
 
 
 def line_of(value: object, among: Sequence[object]) -> dict[str, Any]:
@@ -76,9 +77,15 @@ def figure_file(path: Path, width: float, height: float, *others: str) -> Iterat
 
     ``others``: formats, such as pdf, in which it is written beside that.
     """
-    look: dict[str, Any] = {"font.size": 10, "axes.titlesize": 10.5}
-    look |= {"axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}
-    with matplotlib.rc_context(look):
+    with matplotlib.rc_context(
+        {
+            "font.size": 10,
+            "axes.titlesize": 10.5,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "pdf.fonttype": 42,
+        }
+    ):
         figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
         yield figure
         drawn = {}

@@ -142,11 +142,7 @@ def _lengths(axes: Axes, norms: Sequence[np.ndarray], others: Sequence[int], act
     axes.set(title="length of values, with its mean", ylabel="‖v‖")
     handles = [axes.scatter([], [], color=c, marker=m, s=24) for c, m in ((OBSERVATION, "o"), (ACTION, "D"))]
     labels = ["observations", "actions"]
-    axes.legend(
-        handles if others else handles[1:],
-        labels if others else labels[1:],
-        frameon=False,
-        fontsize=9,
-        loc="upper left",
-    )
+    shown = slice(None) if others else slice(1, None)
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1), "ncol": 2}
+    axes.legend(handles[shown], labels[shown], frameon=False, fontsize=9, **below)
     axes.margins(y=0.18)

@@ -62,7 +62,7 @@ def draw_movement_curves(data: Data, path: Path) -> None:
             )[0],
         ]
         axes.set(xlabel="thousand sequences", ylabel="mean ‖Δ‖ after W_out")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.12 * max(*data["delta_actions"], *data["delta_observations"]))
         beside = axes.twinx()
         beside.spines["right"].set_visible(True)
         metric = data["metric"].replace("_", " ")

@@ -103,7 +103,7 @@ def draw_revisits(data: Data, path: Path) -> None:
             lw=0,
             zorder=2,
         )
-        left.scatter(*flat[-1], marker="x", s=70, color=INK, zorder=3, label="the walk is here again")
+        left.scatter(flat[-1, 0], flat[-1, 1], marker="x", s=70, color=INK, zorder=3, label="the walk is here again")
         left.scatter([], [], s=60, color=COLOURS[1], alpha=0.65, lw=0, label="attention to what was seen")
         if walked.shape[1] > 1:
             left.set(aspect="equal", xlabel="x (cells)", ylabel="y (cells)")
