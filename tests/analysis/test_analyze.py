@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 
 import mapformers as mf
 from mapformers.analysis import Finding, Subject, analyse
+from mapformers.analysis.film import film
 from mapformers.analysis.whole import analyses
 from mapformers.cli.main import main
+from mapformers.reports.film import draw_film
 from mapformers.reports.run_figures import DRAWINGS, draw_figure
+from mapformers.runs import snapshots
 from mapformers.runs.config import RunConfig
 from mapformers.runs.run import Run
 from mapformers.training import loop
@@ -131,9 +135,9 @@ def test_what_cannot_be_analysed_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert "no config.json" in capsys.readouterr().err
 
 
-def test_logging_movements_changes_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_logging_movements_and_keeping_snapshots_change_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     settings = {"scale": "smoke", "steps": 6, "grid": 8, **TINY}
-    seen = mf.train("navigation", "mapwm", out=tmp_path / "seen", **settings)
+    seen = mf.train("navigation", "mapwm", out=tmp_path / "seen", snapshots=4, **settings)
     monkeypatch.setattr(loop, "movement_sizes", lambda *_: {})
     unseen = mf.train("navigation", "mapwm", out=tmp_path / "unseen", **settings)
     for name, weight in seen.model.state_dict().items():
@@ -141,7 +145,22 @@ def test_logging_movements_changes_no_weight(tmp_path: Path, monkeypatch: pytest
     logged = [line for line in seen.metrics if "split" in line]
     assert logged and all(line["delta_actions"] > 0 and line["delta_observations"] > 0 for line in logged)
     assert not any("delta_actions" in line for line in unseen.metrics)
+    assert [step for step, _ in snapshots.found_in(seen.folder)] == [1, 2]
+    with pytest.raises(mf.UserError, match="has no snapshots; train a run with --snapshots"):
+        film(Subject(unseen))
+    shown = film(Subject(seen))
+    assert isinstance(shown, dict) and [frame["sequences"] for frame in shown["frames"]] == [0, 8, 16]
+    first, last = (torch.from_numpy(shown["frames"][i]["points"]).float() for i in (0, -1))
+    assert (first - last).abs().max() > 0
+    draw_film(shown, tmp_path / "film.gif")
+    with Image.open(tmp_path / "film.gif") as picture:
+        assert picture.n_frames == 3
     weights = seen.model.layers[0].mixer.path
     alone = seen.model.observe(torch.arange(4).unsqueeze(1))[0]["delta_in"]
     sizes = torch.einsum("vlhr,hrn->vhn", alone, weights.w_out).flatten(1).norm(dim=1)
     assert logged[-1]["delta_actions"] == pytest.approx(sizes.mean().item(), rel=1e-5)
+
+
+def test_snapshots_are_denser_at_the_beginning_and_end_with_the_run():
+    assert sorted(snapshots.moments(1000, 4)) == [62, 250, 562, 1000]
+    assert sorted(snapshots.moments(2, 12)) == [1, 2]

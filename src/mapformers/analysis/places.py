@@ -28,7 +28,7 @@ def rate_maps(subject: Subject) -> Outcome:
     units = theta[..., chosen].cos()  # (B, T, units)
     places = batch.info["displacement"]
     maps, tuned = zip(*(_rate_map(units[..., index], places) for index in range(len(chosen))))
-    numbers = {
+    numbers: dict[str, Any] = {
         "layer": subject.layer,
         "blocks": chosen.tolist(),
         "cells_per_turn": [round(float(6.283185307 / max(float(s), 1e-9)), 3) for s in speed[chosen]],

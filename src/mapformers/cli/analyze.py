@@ -9,7 +9,8 @@ import tyro
 from rich.console import Console
 
 from mapformers.analysis.brackets import STRING
-from mapformers.analysis.finding import Finding, Outcome, Subject
+from mapformers.analysis.film import film
+from mapformers.analysis.finding import Finding, Missing, Outcome, Subject
 from mapformers.analysis.whole import analyse, as_json
 from mapformers.cli.parse import parse
 from mapformers.cli.tables import player_table, split_table
@@ -18,6 +19,7 @@ from mapformers.config import to_dict
 from mapformers.errors import require
 from mapformers.evaluation import evaluate_splits, player_scores
 from mapformers.files import clear_file_errors, write_atomically, write_json
+from mapformers.reports.film import draw_film
 from mapformers.reports.run_figures import draw_figure
 from mapformers.reports.run_page import LARGEST, Entry, run_page
 from mapformers.reports.table import Table
@@ -32,6 +34,7 @@ DESCRIPTION = """Look inside a trained run: the figures and tables of the paper'
 
   mapformers analyze runs/navigation-mapwm-seed0
   mapformers analyze runs/dyck-mapwm-seed0 --string "([]())[]" --out figures
+  mapformers analyze runs/navigation-mapwm-seed0 --frames      a film of the learning, from `train --snapshots 12`
 
 Writes each figure as PNG and PDF, analysis.json with every number, and report.html, a page that needs no other file.
 """
@@ -46,6 +49,8 @@ class Arguments:
     """Where to write (analysis/ in the run's folder unless given)."""
     string: str = STRING
     """The string of brackets whose walk is drawn, for runs on dyck."""
+    frames: bool = False
+    """Also make film.gif of the learning; the run must have been trained with --snapshots."""
     seed: int = 0
     """Which unseen sequences are looked at."""
     threads: int | None = None
@@ -63,11 +68,17 @@ def main(args: Sequence[str]) -> int:
         subject = Subject(load(asked.run_dir), asked.seed)
         outcomes = list(analyse(subject, asked.string))
         splits, players = scores(subject)
+        frames = film(subject) if asked.frames else None
     with clear_file_errors("write to", out):
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "analysis.json", {**about(subject), "splits": splits, "players": players, **as_json(outcomes)})
         write_page(out, subject, outcomes, split_tables(subject, splits, players))
+        if isinstance(frames, dict):
+            draw_film(frames, out / "film.gif")
     said = Console()
+    if frames is not None:
+        shown = frames.why if isinstance(frames, Missing) else "film.gif"
+        said.print(f"The map being learned: {shown}", highlight=False, soft_wrap=True)
     for outcome in outcomes:
         what = f"{outcome.name}.png, .pdf" if isinstance(outcome, Finding) else f"not drawn: {outcome.why}"
         said.print(f"{outcome.title}: {what}", highlight=False, soft_wrap=True)

@@ -85,11 +85,17 @@ TITLES = {"navigation": "2D navigation", "dyck": "Dyck-2, one layer"}
 
 
 def analysis_tables(records: Mapping[str, Record]) -> list[Table]:
-    """A table per task: what the paper says, and a column for every run that is kept."""
+    """A table per task and model: what the paper says, and a column for every seed that is kept.
+
+    ``records``: by the name of their folder, which ends in -seedN.
+    """
+    groups: dict[str, dict[str, Record]] = {}
+    for name, record in records.items():
+        model, _, seed = name.rpartition("-")
+        groups.setdefault(model, {})[seed] = record
     tables = []
-    for task, rows in ROWS.items():
-        runs = {name: record for name, record in records.items() if record["run"]["task"] == task}
-        if runs:
-            cells = [[what, paper, *(ours(run["figures"]) for run in runs.values())] for what, paper, ours in rows]
-            tables.append(Table(TITLES[task], ["", "paper", *runs], cells))
+    for model, runs in groups.items():
+        task = next(iter(runs.values()))["run"]["task"]
+        cells = [[what, paper, *(ours(run["figures"]) for run in runs.values())] for what, paper, ours in ROWS[task]]
+        tables.append(Table(f"{TITLES[task]}: {model.removeprefix(f'{task}-')}", ["", "paper", *runs], cells))
     return tables

@@ -71,7 +71,8 @@ def draw_bracket_codes(data: Data, path: Path) -> None:
                 opens = index % (2 * types) < types
                 marker = "^" if label.startswith("k ") else "o"
                 axes.scatter(x, y, s=46, color=OPENER if opens else CLOSER, marker=marker, lw=0)
-                axes.annotate(label, (x, y), (5, 4), textcoords="offset points", fontsize=10)
+                above = (5, 4) if index % 2 == 0 else (5, -11)  # two that lie on each other can both be read
+                axes.annotate(label, (x, y), above, textcoords="offset points", fontsize=10)
             axes.axhline(0, color=SOFT, lw=0.6, zorder=0)
             axes.axvline(0, color=SOFT, lw=0.6, zorder=0)
             axes.margins(0.18)

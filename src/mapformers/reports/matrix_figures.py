@@ -19,7 +19,8 @@ def draw_compositions(data: Data, path: Path) -> None:
     names = data["names"]
     shown = min(4, len(names))
     with figure_file(path, 11.5, 7.2, "pdf") as figure:
-        upper, lower = np.ravel(figure.subfigures(2, 1, height_ratios=(1.9, 1)))
+        halves: Any = figure.subfigures(2, 1, height_ratios=(1.9, 1))
+        upper, lower = halves
         left, right = upper.subplots(1, 2)
         for axes, what, truth, title in (
             (

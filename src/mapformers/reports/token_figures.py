@@ -143,6 +143,7 @@ def _lengths(axes: Axes, norms: Sequence[np.ndarray], others: Sequence[int], act
     handles = [axes.scatter([], [], color=c, marker=m, s=24) for c, m in ((OBSERVATION, "o"), (ACTION, "D"))]
     labels = ["observations", "actions"]
     shown = slice(None) if others else slice(1, None)
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1), "ncol": 2}
-    axes.legend(handles[shown], labels[shown], frameon=False, fontsize=9, **below)
+    axes.legend(
+        handles[shown], labels[shown], loc="upper center", bbox_to_anchor=(0.5, -0.1), ncol=2, frameon=False, fontsize=9
+    )
     axes.margins(y=0.18)
