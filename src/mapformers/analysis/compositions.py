@@ -67,6 +67,10 @@ def action_matrices(subject: Subject) -> Tensor:
         blocks = notes["rotation"][subject.actions, 0].flatten(1, 2).double()  # (A, H·n_b, n, n)
         return torch.stack([torch.block_diag(*of_one) for of_one in blocks])
     turned = lie.rotation_matrix(notes["theta"][subject.actions, :, 0].double())  # (A, H, D, D)
+    side_by_side = (
+        torch.arange(turned.shape[-1]).view(2, -1).T.flatten()
+    )  # the two units of a block, which lie D/2 apart
+    turned = turned[..., side_by_side, :][..., side_by_side]
     return torch.stack([torch.block_diag(*of_one) for of_one in turned])
 
 

@@ -36,7 +36,7 @@ def rate_maps(subject: Subject) -> Outcome:
     }
     data = {
         "maps": maps,
-        "names": [f"one turn in {length:.3g} cells" for length in numbers["cells_per_turn"]],
+        "names": [f"one turn in {_short(length)} cells" for length in numbers["cells_per_turn"]],
         "tuned": tuned,
     }
     reading = (
@@ -97,6 +97,10 @@ def _late_revisit(scored: Tensor, first_visit: Tensor) -> tuple[int, int]:
     """The scored revisit whose first visit is longest ago."""
     ago = (torch.arange(scored.shape[1]) - first_visit).masked_fill(~scored, -1)
     return divmod(int(ago.argmax()), scored.shape[1])
+
+
+def _short(length: float) -> str:
+    return f"{length:,.0f}" if length >= 100 else f"{length:.3g}"
 
 
 def _speeds(subject: Subject) -> Tensor:

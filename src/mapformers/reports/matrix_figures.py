@@ -37,7 +37,7 @@ def draw_compositions(data: Data, path: Path) -> None:
             ),
         ):
             largest = float(np.nanmax(data[what])) or 1.0
-            matrix_of_figures(axes, data[what], names, title, (0, max(largest, 1e-6)), "viridis", data[truth])
+            matrix_of_figures(axes, data[what], names, title, (0, max(largest, 0.1)), "viridis", data[truth])
         for axes, name, matrix in zip(lower.subplots(1, shown, squeeze=False)[0], names, data["matrices"]):
             image = axes.imshow(matrix[:SHOWN, :SHOWN], vmin=-1, vmax=1, cmap="RdBu_r")
             axes.set_xticks([])

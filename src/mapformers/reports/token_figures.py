@@ -50,7 +50,7 @@ def arrows(axes: Axes, points: np.ndarray, names: Sequence[str], actions: Sequen
             color=OBSERVATION,
             edgecolor="white",
             lw=0.4,
-            zorder=3,
+            zorder=5,
             label=f"{len(others)} {'observations' if actions else 'tokens'}",
         )
     if actions:

@@ -110,7 +110,7 @@ def draw_revisits(data: Data, path: Path) -> None:
         else:
             left.set(xlabel="step", ylabel="x (cells)")
         left.set_title("one revisit")
-        left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncol=2, frameon=False, fontsize=9)
+        figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
         right.bar(range(len(data["by_distance"])), data["by_distance"], color=COLOURS[1])
         right.set(xlabel="cells between query and key", ylabel="mean share of attention", ylim=(0, 1.03))
         right.set_title(f"all revisits: {data['share']:.0%} on what was seen there")
