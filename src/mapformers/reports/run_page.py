@@ -23,6 +23,7 @@ h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.
 p { margin: .4rem 0; } .soft, figcaption { color: var(--soft); } figure { margin: .6rem 0; }
 figure img { max-width: 100%; height: auto; background: #fff; border-radius: 6px; padding: 6px;
              box-sizing: border-box; }
+@media (max-width: 40rem) { figure { overflow-x: auto; } figure img { max-width: none; width: 42rem; } }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .92rem; margin: .5rem 0; }
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
 th, td { text-align: right; padding: .18rem .7rem; border-bottom: 1px solid var(--line); }
