@@ -43,11 +43,11 @@ class ALiBi(Mixer):
         self.heads = Heads(self.shape, self.options)
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, context)
         memory = Memory(**remember(state, keys=k, values=v))
         logits = q @ memory.keys.mT / self.heads.head_dim**0.5 - self.penalty(context, q.dtype)
         weights = self.heads.weights(logits, context)
-        context.note(values=v, attention=weights)
+        context.note(attention=weights)
         return self.heads.merge(weights.to(v.dtype) @ memory.values), memory
 
     def penalty(self, context: Context, dtype: torch.dtype) -> Tensor:

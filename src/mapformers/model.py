@@ -16,6 +16,7 @@ from mapformers.modes import in_eval_mode
 from mapformers.modules.context import EMPTY_PAST, Context, StreamState
 from mapformers.modules.layer import LAYERS, RMSNorm, linear
 from mapformers.modules.mixer import LayerShape, head_size
+from mapformers.modules.observables import Observed
 
 LayerSpec = str | tuple[str, Mapping[str, Any]]
 SIZES = ("d_model", "n_heads", "head_dim", "mlp_ratio", "tie_head")  # and what else is of the decoder, not of a layer
@@ -229,17 +230,21 @@ class Decoder(nn.Module):
 
     @torch.no_grad()
     def observe(
-        self, tokens: Tensor, *, reset: Tensor | None = None, padding_mask: Tensor | None = None
-    ) -> list[dict[str, Tensor]]:
-        """Look inside: for each layer, what it noted under stable names.
+        self,
+        tokens: Tensor,
+        *,
+        reset: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        state: StreamState | None = None,
+    ) -> Observed:
+        """Look inside: for each layer, those of :data:`~mapformers.modules.observables.OBSERVABLES` that it has.
 
-        ``delta_in`` (B, L, H, r), ``coordinate`` (B, L, H, r), ``theta`` (B, H, L, n_b), ``values`` (B, H, L, D),
-        ``attention``, ``attn_x``, ``attn_p`` (B, H, L, L), ``gates`` (B, H, L, 2), ``delta`` (B, L, E), ``place``
-        (B, L, H, D): those the layer has.
+        ``.logits`` is what the model answered, and ``.state`` what to go on from: ``observe(more, state=seen.state)``.
         """
         with in_eval_mode(self):
-            context = self._context(tokens, reset, padding_mask, None)
-            return self.read(self.embedding(tokens), context, None, record=True)[2]
+            context = self._context(tokens, reset, padding_mask, state, keeps_state=True)
+            x, layer_states, notes = self.read(self.embedding(tokens), context, state, record=True)
+            return Observed(notes, self.head(x), self.state_after(context, layer_states))
 
     def _context(
         self,

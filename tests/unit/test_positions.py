@@ -81,7 +81,7 @@ def test_autocast_leaves_coordinate_and_angle_bitwise_alone():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (x @ x.mT).dtype == torch.bfloat16
         path(x, None, cast)
-    assert plain.recording.keys() == {"delta_in", "coordinate", "theta"}
+    assert plain.recording.keys() == {"delta_in", "delta_out", "coordinate", "theta"}
     for name, tensor in plain.recording.items():
         assert_bitwise(cast.recording[name], tensor)
 
@@ -104,15 +104,18 @@ def test_autocast_leaves_the_positions_of_a_layer_bitwise_alone(case: Case):
     assert "coordinate" not in plain or plain["coordinate"].dtype == torch.float64
 
 
+MOVEMENT = {"delta_in", "delta_out", "coordinate", "theta"}
+HEADS = {"queries", "keys", "values", "attention"}
 NAMES = {
-    ("rope",): {"theta", "values", "attention"},
-    ("nope",): {"values", "attention"},
-    ("mapwm",): {"delta_in", "coordinate", "theta", "values", "attention"},
-    ("mapem",): {"delta_in", "coordinate", "theta", "values", "attention", "attn_x", "attn_p"},
-    ("mapem", "s"): {"delta_in", "coordinate", "theta", "values", "attention"},
-    ("mapem", "o"): {"values", "attention"},
-    ("cope",): {"values", "attention", "attn_x", "attn_p"},
-    ("tape",): {"theta", "values", "attention"},
+    ("rope",): {"theta", *HEADS},
+    ("nope",): HEADS,
+    ("mapwm",): MOVEMENT | HEADS,
+    ("mapem",): MOVEMENT | HEADS | {"attn_x", "attn_p"},
+    ("mapem", "s"): MOVEMENT | {"values", "attention"},
+    ("mapem", "o"): HEADS,
+    ("mapwm-nc",): {"delta_in", "delta_out", "rotation", *HEADS},
+    ("cope",): HEADS | {"attn_x", "attn_p"},
+    ("tape",): {"theta", *HEADS},
 }
 
 
@@ -122,7 +125,7 @@ def test_observe_returns_stable_names_for_each_layer(name: tuple[str, ...], name
     tokens = draw_tokens(3, 7)
     notes = model.observe(tokens)
     assert len(notes) == 2
-    sizes = {"delta_in": (3, 7, 2, 2), "coordinate": (3, 7, 2, 2), "values": (3, 2, 7, 8)}
+    sizes = {"coordinate": (3, 7, 2, 2), "values": (3, 2, 7, 8), "rotation": (3, 7, 2, 2, 4, 4)}
     sizes |= dict.fromkeys(("attention", "attn_x", "attn_p"), (3, 2, 7, 7))
     sizes |= {"theta": (3, 2, 7, 4)}
     for seen in notes:

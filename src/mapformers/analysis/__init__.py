@@ -1,5 +1,7 @@
-"""Analysis: reads movements Δ_in and coordinates out of a trained model. It draws nothing (see `reports/`)."""
+"""Analysis: reads a trained model and hands over numbers and arrays. It draws nothing (see `reports/`)."""
 
+from mapformers.analysis.finding import Finding, Missing, Subject
 from mapformers.analysis.maps import align, token_movements, walked_path
+from mapformers.analysis.whole import analyse, as_json
 
-__all__ = ["align", "token_movements", "walked_path"]
+__all__ = ["Finding", "Missing", "Subject", "align", "analyse", "as_json", "token_movements", "walked_path"]

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("demo", "main", "learn a map of a 2D world in minutes, and see it"),
     "train": ("train", "main", "train a model on a task"),
     "eval": ("evaluate", "main", "measure a trained run on every split"),
+    "analyze": ("analyze", "main", "figures and numbers of what a trained run has learned"),
     "show": ("show", "main", "draw a sample of a task"),
     "list": ("listing", "main", "names of models, tasks and recipes"),
     "reproduce": ("reproduce", "main", "run the rows of a table of the paper"),

@@ -18,8 +18,9 @@ from mapformers.recipes import RECIPES, Recipe, TableView
 from mapformers.recipes.figures import plain_figures
 from mapformers.recipes.pages import page_views, recipe_page, recipe_section, recipe_tables
 from mapformers.recipes.record import read_record, results_file, with_added_rows
+from mapformers.reports.analysis_tables import analysis_tables
 from mapformers.reports.formats import csv_row
-from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block
+from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block, titled
 from mapformers.reports.table import Format, Table
 from mapformers.runs.config import Scale
 
@@ -168,7 +169,7 @@ def documents(root: Path) -> dict[Path, str]:
         for name, record in recipes.items()
     }
     found |= {pages / f"{page_name(name)}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
-    return found | demo_documents(root)
+    return found | demo_documents(root) | analysis_documents(root)
 
 
 def recipe_records(root: Path) -> dict[str, dict[str, Any]]:
@@ -188,6 +189,17 @@ def results_page(recipes: Mapping[str, Mapping[str, Any]], benchmarks: Mapping[s
         f"Not run yet: {', '.join(missing)}." if missing else "",
         *(benchmark_section(name, record) for name, record in benchmarks.items()),
     )
+
+
+def analysis_documents(root: Path) -> dict[Path, str]:
+    """docs/analysis.md with the tables of the runs whose analysis.json is in docs/analysis/."""
+    page = root / "docs" / "analysis.md"
+    files = sorted((root / "docs" / "analysis").glob("*/analysis.json"))
+    if not page.exists() or not files:
+        return {}
+    tables = analysis_tables({file.parent.name: read_json(file) for file in files})
+    text = "\n\n".join(titled(table).strip() for table in tables)
+    return {page: replace_block(page.read_text(encoding="utf-8"), "measured", text)}
 
 
 def demo_documents(root: Path) -> dict[Path, str]:

@@ -52,7 +52,7 @@ class CoPE(Mixer):
         self.scale = self.shape.head_dim**-0.5
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, context)
         state = Memory(**remember(state, keys=k, values=v))
         if context.recording is not None:
             self._record(q, state, context)
@@ -90,9 +90,7 @@ class CoPE(Mixer):
         """Both logits and the attention they make as matrices, for whoever looks inside."""
         content, position = self.written_out(q, memory.keys, context)
         weights = self.heads.weights(content + position, context)
-        context.note(
-            values=memory.values[:, :, context.past.length :], attention=weights, attn_x=content, attn_p=position
-        )
+        context.note(attention=weights, attn_x=content, attn_p=position)
 
 
 register_layer(

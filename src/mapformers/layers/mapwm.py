@@ -69,7 +69,7 @@ class MapWM(Mixer):
         self.rate_log = nn.Parameter(start) if self.options.decay else None  # (H, n_b)
 
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]:
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, context)
         theta, reached = self.path(x, None if state is None else state.coordinate, context)
         q, k = lie.rotate(theta, q, k)
         if not self.options.softmax:
@@ -83,7 +83,6 @@ class MapWM(Mixer):
         assert state.faded is not None
         q, visibility = self.heads.sharpened(q, context), context.visibility(self.options.self_key)
         mixed, weights = fading_attention(q, state.keys, state.values, state.faded, self.heads.scale, visibility)
-        context.note(values=v)
         note_weights(weights, context)
         return self.heads.merge(mixed), state
 
@@ -91,7 +90,6 @@ class MapWM(Mixer):
         self, q: Tensor, k: Tensor, v: Tensor, reached: Tensor, state: LinearMemory | None, context: Context
     ) -> tuple[Tensor, LinearMemory]:
         """Linear attention; padding neither writes nor reads."""
-        context.note(values=v)
         if context.padding_mask is not None:
             q, k = (t * context.padding_mask[:, None, :, None] for t in (q, k))
         start = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state.written

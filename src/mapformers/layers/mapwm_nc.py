@@ -33,7 +33,7 @@ class MapWMNC(Mixer):
         self.path = ProductIntegrator(self.shape, self.options)
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, context)
         path, reached = self.path(x, None if state is None else state.coordinate, context)
         wide = reached.dtype
         q, k = (t.to(v.dtype) for t in self.path.rotate(path, q.to(wide), k.to(wide), back=True))

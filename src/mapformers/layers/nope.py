@@ -22,7 +22,7 @@ class NoPE(Mixer):
         self.heads = Heads(self.shape, self.options)
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, context)
         state = Memory(**remember(state, keys=k, values=v))
         return self.heads.merge(self.heads.attend(q, state.keys, state.values, context)), state
 

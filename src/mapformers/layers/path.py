@@ -90,9 +90,8 @@ class PaTH(Mixer):
         self.reflections = Reflections(self.shape, self.options)
 
     def mix(self, x: Tensor, state: PathMemory | None, context: Context) -> tuple[Tensor, PathMemory]:
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, context)
         values = remember(state, values=v)["values"]
-        context.note(values=v)
         with torch.autocast(x.device.type, enabled=False):
             w, beta, tail = self.reflections(x, None if state is None else state.tail, context)
             q = self.heads.sharpened(q.to(w.dtype), context)

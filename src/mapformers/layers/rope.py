@@ -63,7 +63,7 @@ class RoPE(Mixer):
         return theta, index[:, -1].expand(x.shape[0], 1, 1)
 
     def mix(self, x: Tensor, state: Memory | None, context: Context) -> tuple[Tensor, Memory]:
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, context)
         theta, reached = self.angles(x, None if state is None else state.coordinate, context)
         q, k = lie.rotate(theta, q, k)
         state = Memory(**remember(state, keys=k, values=v), coordinate=reached)

@@ -49,7 +49,7 @@ class TAPEAttention(RoPE):
         self, x: Tensor, stream: Tensor | None, state: TAPEMemory | None, context: Context
     ) -> tuple[Tensor, Tensor, Tensor | None, TAPEMemory]:
         """Attention's output (B, L, d_model), E as it was read, its average A E (None if not wanted), the memory."""
-        q, k, v = self.heads.split(x)
+        q, k, v = self.heads.split(x, context)
         if state is not None:
             together = (state.coordinate is not None) == (stream is None)
             require(together, "Hand a TAPE layer both its state and, unless it is the first, the stream it is given.")
@@ -64,7 +64,7 @@ class TAPEAttention(RoPE):
             cos, sin = position.chunk(2, dim=-1)
             context.note(theta=torch.atan2(sin, cos))
         averaged = None
-        if memory.positions is not None:  # before the values, whose notes stay
+        if memory.positions is not None:
             averaged = self.heads.attend(q, memory.keys, memory.positions, context)
         mixed = self.heads.attend(q, memory.keys, memory.values, context)
         return self.heads.merge(mixed), position, averaged, memory

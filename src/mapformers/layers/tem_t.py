@@ -95,7 +95,7 @@ class TemT(Mixer):
         return self.moves.to(wide), normed(self.origin.to(wide).view(self.moves.shape[1:3]))
 
     def mix(self, x: Tensor, state: TemMemory | None, context: Context) -> tuple[Tensor, TemMemory]:
-        (v,) = self.heads.split(x)
+        (v,) = self.heads.split(x, context)
         action = self.actions(context)
         with torch.autocast(x.device.type, enabled=False):
             moves, origin = self.weights(x.dtype)
@@ -106,7 +106,7 @@ class TemT(Mixer):
         if state is not None:
             observed = append(state.observed, observed, dim=1)
         memory = TemMemory(**remember(state, keys=k, values=v), observed=observed, place=places[:, -1].clone())
-        context.note(place=places, values=v)
+        context.note(place=places)
         return self.heads.merge(self._recall(k, memory, context)), memory
 
     def _recall(self, q: Tensor, memory: TemMemory, context: Context) -> Tensor:

@@ -94,10 +94,13 @@ class Projections(nn.Module):
         """What multiplies the product of a query and a key: 1/√D, and the temperature."""
         return 1 / (math.sqrt(self.head_dim) * self.options.attn_temperature)
 
-    def split(self, x: Tensor) -> tuple[Tensor, ...]:
-        """(B, L, d_model) -> q, k, v (or v alone) of (B, H, L, D)."""
+    def split(self, x: Tensor, context: Context | None = None) -> tuple[Tensor, ...]:
+        """(B, L, d_model) -> q, k, v (or v alone) of (B, H, L, D), noted in the context if there is one."""
         projected = self.project(x).unflatten(-1, (self.parts, self.n_heads, self.head_dim))
-        return projected.permute(2, 0, 3, 1, 4).unbind(0)
+        parts = projected.permute(2, 0, 3, 1, 4).unbind(0)
+        if context is not None and context.recording is not None:
+            context.note(**dict(zip(("queries", "keys", "values")[-self.parts :], parts)))
+        return parts
 
     def merge(self, x: Tensor) -> Tensor:
         """(B, H, L, D) -> (B, L, d_model)."""
@@ -151,7 +154,6 @@ def remember(state: Any, **here: Tensor) -> dict[str, Any]:
 def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, context: Context, self_key: bool) -> Tensor:
     """softmax(scale · q kᵀ + mask) v by fused attention; builds no mask for plain or packed sequences."""
     if context.recording is not None:
-        context.note(values=v[:, :, context.past.length :])
         context.note(attention=masked_softmax((q @ k.transpose(-1, -2)) * scale, context, self_key))
     if context.is_one_more:  # its query sees every key there is, so it needs no mask
         seen = slice(None) if self_key else slice(-1)

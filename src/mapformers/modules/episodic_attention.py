@@ -115,12 +115,12 @@ class EpisodicAttention(Mixer):
 
     def mix(self, x: Tensor, state: EpisodicMemory | None, context: Context) -> tuple[Tensor, EpisodicMemory]:
         if self.options.attend == "o":
-            q, k, v = self.heads.split(x)
+            q, k, v = self.heads.split(x, context)
             memory = EpisodicMemory(**remember(state, keys=k, values=v))
             assert memory.keys is not None
             return self.heads.merge(self.heads.attend(q, memory.keys, memory.values, context)), memory
         rotations, reached = self.path(x, None if state is None else state.coordinate, context)
-        *qk, v = self.heads.split(x)
+        *qk, v = self.heads.split(x, context)
         q_place, k_place = (place.to(v.dtype) for place in self.places(rotations))
         if self.options.attend == "s":
             memory = EpisodicMemory(**remember(state, places=k_place, values=v), coordinate=reached)
@@ -139,7 +139,7 @@ class EpisodicAttention(Mixer):
         if context.recording is not None:  # both attentions and their product as matrices, for whoever looks inside
             a_x, a_p = q @ k.mT / self.heads.head_dim**0.5, q_place @ k_place.mT / self.heads.head_dim**0.5
             weights = self.heads.weights(a_x * a_p, context)
-            context.note(values=memory.values[:, :, context.past.length :], attention=weights, attn_x=a_x, attn_p=a_p)
+            context.note(attention=weights, attn_x=a_x, attn_p=a_p)
         scale = 1 / (self.heads.head_dim * self.options.attn_temperature)
         q, visibility = self.heads.sharpened(q, context), context.visibility(self.options.self_key)
         return conjunctive_attention(q, k, q_place, k_place, memory.values, scale, visibility)

@@ -156,8 +156,13 @@ class PathIntegrator(Movement):
             # Of a single token the angle stays as it is: to round it would take longer than to turn by it.
             exact = is_plain_step(x.shape[1]) and coordinate.device == x.device
             theta = lie.angles(coordinate, self.w_out, self.omega, dtype=coordinate.dtype if exact else delta_in.dtype)
-            context.note(delta_in=delta_in, coordinate=coordinate, theta=theta)
+            if context.recording is not None:
+                context.note(delta_in=delta_in, delta_out=self.durations(delta_in), coordinate=coordinate, theta=theta)
             return theta, coordinate[:, -1]
+
+    def durations(self, delta_in: Tensor) -> Tensor:
+        """Δ = W_out Δ_in: how long every block turns at each token, (B, L, H, n_b)."""
+        return torch.einsum("blhr,hrn->blhn", delta_in, self.w_out.to(delta_in.dtype))
 
     def turns(self, x: Tensor) -> Tensor:
         """The angle of every single step, (B, L, H, n_b), for references that go step by step."""

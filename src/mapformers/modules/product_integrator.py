@@ -77,15 +77,18 @@ class ProductIntegrator(Movement):
     def angles(self, x: Tensor, context: Context) -> Tensor:
         """θ of (B, L, H, K, n_b); 0 where there is padding."""
         delta_in = self.integrated_movement(x, context)
-        if self.w_out is None:
-            delta = delta_in.unflatten(-1, (self.k, self.n_blocks))
-        else:
-            delta = torch.einsum("blhr,hrkn->blhkn", delta_in, self.w_out.to(delta_in.dtype))
+        delta = self.durations(delta_in)
         theta = delta * self.omega.to(delta.dtype)
         if context.padding_mask is not None:
             theta = theta.masked_fill(~context.padding_mask[:, :, None, None, None], 0.0)
-        context.note(delta_in=delta_in)
+        context.note(delta_in=delta_in, delta_out=delta.flatten(-2))
         return theta
+
+    def durations(self, delta_in: Tensor) -> Tensor:
+        """Δ = W_out Δ_in: how long every generator of every block turns at each token, (B, L, H, K, n_b)."""
+        if self.w_out is None:
+            return delta_in.unflatten(-1, (self.k, self.n_blocks))
+        return torch.einsum("blhr,hrkn->blhkn", delta_in, self.w_out.to(delta_in.dtype))
 
     def _angles_along(self, x: Tensor, context: Context) -> Tensor:
         """The same as (K, G, S, T, B), G = H·n_b.
@@ -96,7 +99,8 @@ class ProductIntegrator(Movement):
             theta = time_blocks.cut(self.angles(x, context)).permute(4, 3, 5, 0, 1, 2)  # (K, H, n_b, S, T, B)
             return theta.flatten(1, 2).contiguous()
         if context.recording is not None:
-            context.note(delta_in=self.movement(x))
+            delta_in = self.movement(x)
+            context.note(delta_in=delta_in, delta_out=delta_in)
         wide = torch.promote_types(x.dtype, torch.float32)
         omega = self.omega.to(wide).transpose(0, 1).unsqueeze(-1)  # (K, H, n_b, 1)
         w_in, mean = (t.to(wide).reshape(self.n_heads, self.k, self.n_blocks, -1) for t in (self.w_in, self.mean))
@@ -115,23 +119,31 @@ class ProductIntegrator(Movement):
             length = x.shape[1]
             p = rotation_products.accumulate(theta.detach(), self.n)
             if start is None and context.reset is None and not in_forward_mode():
+                if context.recording is not None:
+                    context.note(rotation=self._products(theta, p, length))
                 last = rotation_products.rotation_at(theta, p, self.n, length - 1)  # (n, n, G, B)
                 return Rotations(theta, p, length), last.unflatten(2, (-1, self.n_blocks)).permute(4, 2, 3, 0, 1)
-            products = rotation_products.all_rotations(theta, p, self.n).unflatten(2, (-1, self.n_blocks))
-            products = time_blocks.joined(products.permute(4, 5, 6, 2, 3, 0, 1), length)  # (B, L, H, n_b, n, n)
-            products = self._from_start(products, start, context)
+            products = self._from_start(self._products(theta, p, length), start, context)
+            context.note(rotation=products)
             return products, products[:, -1].clone()
+
+    def _products(self, theta: Tensor, p: Tensor, length: int) -> Tensor:
+        """P_t from the beginning of the chunk on as matrices (B, L, H, n_b, n, n)."""
+        products = rotation_products.all_rotations(theta, p, self.n).unflatten(2, (-1, self.n_blocks))
+        return time_blocks.joined(products.permute(4, 5, 6, 2, 3, 0, 1), length)
 
     def _one_step(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
         """The same for a single token: its rotation times that of the past."""
         turn = single_rotation(self.angles(x, context).transpose(-1, -2), self.n)  # (B, 1, H, n_b, n, n)
         if start is None:
+            context.note(rotation=turn)
             return turn, turn[:, 0]
         start = start.to(turn.dtype)
         if context.reset is not None:
             one = torch.eye(self.n, dtype=turn.dtype, device=turn.device)
             start = torch.where(context.reset[:, :, None, None, None], one, start)
         reached = turn[:, 0] @ start
+        context.note(rotation=reached.unsqueeze(1))
         return reached.unsqueeze(1), reached
 
     def _from_start(self, products: Tensor, start: Tensor | None, context: Context) -> Tensor:

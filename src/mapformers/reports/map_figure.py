@@ -8,9 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
-from mapformers.reports.style import INK, SOFT, figure_file
-
-ACTION, OBSERVATION = "#1f5fa8", "#e07b1f"
+from mapformers.reports.style import ACTION, INK, OBSERVATION, SOFT, figure_file
 
 
 @dataclass(frozen=True)

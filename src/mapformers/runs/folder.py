@@ -12,7 +12,7 @@ from torch import nn
 
 from mapformers.errors import UserError, require
 from mapformers.files import clear_file_errors, errors_naming, hold_folder, read_json, write_atomically, write_json
-from mapformers.runs import checkpoint
+from mapformers.runs import checkpoint, snapshots
 from mapformers.runs.config import RunConfig
 from mapformers.runs.metrics import read_metrics
 
@@ -74,6 +74,7 @@ class RunFolder:
         """Remove the files of a run and no others; config.json last, so that a kill leaves a run to start again."""
         if self.config_file.exists():
             checkpoint.clear(self.checkpoints)
+            snapshots.clear(self.path)
             about = [self.path / name for name in ABOUT_A_RUN]
             for file in (*about, self.result_file, self.metrics_file, self.config_file):
                 file.unlink(missing_ok=True)

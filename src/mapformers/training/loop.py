@@ -17,7 +17,7 @@ from mapformers.errors import UserError, require
 from mapformers.evaluation import check_logits, evaluate, evaluate_splits
 from mapformers.files import write_json
 from mapformers.progress import StageDisplay, TrainingProgress
-from mapformers.runs import checkpoint
+from mapformers.runs import checkpoint, snapshots
 from mapformers.runs.config import RunConfig
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.moments import is_shard
@@ -27,6 +27,7 @@ from mapformers.signals import Requests, noted
 from mapformers.stages import watched_by
 from mapformers.tasks import Batch, Metric
 from mapformers.training.backend import describe, is_main_process, prepare, start, tracking
+from mapformers.training.movement_log import movement_sizes
 from mapformers.training.optimizer import build_optimizer, set_learning_rate
 from mapformers.training.read_ahead import MakeBatches, ReadAhead
 from mapformers.training.sharding import let_go, shard
@@ -73,6 +74,7 @@ class Trainer:
         self.batches_of: MakeBatches = self._make_batches
         if config.backend.read_ahead:
             self.batches_of = ReadAhead(self._make_batches, config.train.steps)
+        self.snapshots = 0  # moments at which the weights are kept for those who want to see it learn
         self.step = 0
         self.seconds = 0.0  # wall time of the run up to its last checkpoint, breaks left out
         self.started = time.monotonic()
@@ -160,6 +162,8 @@ class Trainer:
         asked = self._any(bool(requests))
         while self.step < train.steps and not asked:
             self._one_step(progress)
+            if self.snapshots and self.is_main and self.step in snapshots.moments(train.steps, self.snapshots):
+                snapshots.save(self.folder.path, self.step, self.model)
             if self._is_measured_at(self.step):
                 self._evaluate(requests)
             asked = self._any(bool(requests))
@@ -297,6 +301,8 @@ class Trainer:
             except CutShort:
                 return
             figures = {name: float(value) for name, value in scores.items()}
+            if not self.sharded:  # no process has the weights of a whole layer
+                figures |= movement_sizes(self.model, self.task)
             self._write({"step": self.step, "split": split, **figures, "seconds": round(self._elapsed(), 1)}, split)
 
     @contextmanager

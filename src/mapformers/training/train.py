@@ -29,6 +29,7 @@ def train(
     layers: Sequence[LayerSpec] | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    snapshots: int = 0,
     console: Console | None = None,
     **overrides: Any,
 ) -> Run:
@@ -41,6 +42,7 @@ def train(
     ``layers``     instead of a model: the layers of a hybrid.
     ``resume``     go on with the run in that folder if it has a checkpoint, and start it otherwise.
     ``overwrite``  start anew although the folder holds a run; its files are removed.
+    ``snapshots``  at how many moments the weights are kept in the folder, for a film of the learning.
     ``console``    where progress is shown; standard error unless given.
     ``overrides``  settings of the task, the model, training and backend by name (:meth:`RunConfig.compose`).
 
@@ -54,9 +56,9 @@ def train(
     if resume and RunFolder(folder).has_checkpoint():
         same = RunFolder.open(folder)[1] == config
         require(same, f"{folder} was started with other settings; give those, or choose another out.")
-        resume_run(folder, console, model=own)
+        resume_run(folder, console, model=own, snapshots=snapshots)
     else:
-        start_run(config, folder, console, model=own, overwrite=overwrite)
+        start_run(config, folder, console, model=own, overwrite=overwrite, snapshots=snapshots)
     return load(folder, own)
 
 
@@ -71,28 +73,44 @@ def start_run(
     title: str | None = None,
     model: nn.Module | None = None,
     overwrite: bool = False,
+    snapshots: int = 0,
 ) -> dict[str, Any]:
     """Start a run in a folder, train it to the end, and return the content of result.json.
 
     The folder may hold a run that has no checkpoint yet, or any run if ``overwrite`` is given; its files are removed.
+    ``snapshots``: at how many moments the weights are kept, for a film of the learning.
     """
+    require_snapshots(config, snapshots)
     folder = RunFolder(out)
     if is_main_process():
         folder.require_free(overwrite)
     # Built before the folder is made: what cannot be built leaves none.
     trainer = Trainer(config, folder, console, title or title_of(config), model)
+    trainer.snapshots = snapshots
     with _owned(folder), lost_processes_told(trainer.resumed_by):
         if trainer.is_main:
             RunFolder.create(out, config, overwrite)
         return trainer.run()
 
 
+def require_snapshots(config: RunConfig, snapshots: int) -> None:
+    require(snapshots >= 0, f"--snapshots must not be negative, but is {snapshots}.")
+    shared = "A model that is shared out between processes keeps no snapshots; leave out --snapshots."
+    require(snapshots == 0 or config.backend.sharding == "none", shared)
+
+
 def resume_run(
-    out: Path, console: Console | None = None, title: str | None = None, model: nn.Module | None = None
+    out: Path,
+    console: Console | None = None,
+    title: str | None = None,
+    model: nn.Module | None = None,
+    snapshots: int = 0,
 ) -> dict[str, Any]:
-    """Go on with the run in a folder from its newest whole checkpoint."""
+    """Go on with the run in a folder from its newest whole checkpoint; ``snapshots`` as for :func:`start_run`."""
     folder, config = RunFolder.open(out)
+    require_snapshots(config, snapshots)
     trainer = Trainer(config, folder, console, title or title_of(config), model)
+    trainer.snapshots = snapshots
     with _owned(folder), lost_processes_told(trainer.resumed_by):
         trainer.restore()
         if trainer.is_main and trainer.accelerator.device.type == "cpu":
