@@ -1,0 +1,188 @@
+"""Plain forms of what a graph of a model may hold: the library's own operators, and what exists in no browser.
+
+An operator is opaque to whoever reads a graph. `torch.export` takes a table of functions that compute the same with
+ordinary operators; these are for a single token, or for whole sequences where the same lines serve both.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mapformers.lie.generators import n_generators
+from mapformers.ops.conjunctive_attention import conjunctive_reference
+from mapformers.ops.recurrent_cells import cell_step
+from mapformers.ops.selective_scan import _one_step
+from mapformers.ops.visibility import Visibility
+
+TERMS, HALVINGS = 12, 10  # of the exponential of a matrix: exact in float64 up to a norm of a few hundred
+
+
+def plain_forms() -> Any:
+    """PyTorch's own table with ours in front."""
+    table = torch.export.default_decompositions()
+    table.update(TABLE)
+    return table
+
+
+def sdpa(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(scale · q kᵀ + mask) v."""
+    logits = (q * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)) @ k.mT
+    if is_causal:
+        rows, keys = (torch.arange(t.shape[-2], device=q.device) for t in (q, k))
+        attn_mask = keys <= rows.unsqueeze(1)
+    if attn_mask is not None:
+        logits = torch.where(attn_mask, logits, -math.inf) if attn_mask.dtype == torch.bool else logits + attn_mask
+    return logits.softmax(dim=-1) @ v
+
+
+def rms_norm(x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    unit = x * ((x * x).mean(dim=-1, keepdim=True) + (1e-6 if eps is None else eps)).rsqrt()
+    return unit if weight is None else unit * weight
+
+
+def layer_norm(
+    x: Tensor, shape: list[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:  # fmt: skip
+    centred = x - x.mean(dim=-1, keepdim=True)
+    unit = centred * ((centred * centred).mean(dim=-1, keepdim=True) + eps).rsqrt()
+    unit = unit if weight is None else unit * weight
+    return unit if bias is None else unit + bias
+
+
+def conjunctive(
+    q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, documents: Tensor | None, real: Tensor | None,
+    scale: float, start: int, self_key: bool, causal: bool,
+) -> Tensor:  # fmt: skip
+    visibility = Visibility(start, self_key, causal, documents, real)
+    each = (t.unsqueeze(1) for t in (q, k, q_place, k_place, v))
+    return conjunctive_reference(*each, scale, visibility).squeeze(1)
+
+
+def contextual(
+    q: Tensor, k: Tensor, v: Tensor, z: Tensor, sharpness: Tensor, documents: Tensor | None, real: Tensor | None,
+    scale: float, start: int, self_key: bool,
+) -> Tensor:  # fmt: skip
+    """As in `ops/contextual_attention.py`, by running sums from the latest key back."""
+    allowed = Visibility(start, self_key, True, documents, real).mask(slice(0, q.shape[1]), k.shape[1], q.device)
+    content = (q * scale) @ k.mT
+    gates = torch.where(allowed, content.sigmoid(), 0.0)
+    position = gates.flip(-1).cumsum(dim=-1).flip(-1).clamp(max=z.shape[-1] - 2)
+    floor = position.floor()
+    low = z.gather(-1, floor.long())
+    high = z.gather(-1, floor.long() + 1)
+    logits = (content + low + (high - low) * (position - floor)) * sharpness
+    return torch.where(allowed, logits, -math.inf).softmax(dim=-1) @ v
+
+
+def selective_scan(
+    delta: Tensor, rate: Tensor | None, omega: Tensor | None, v: Tensor, b: Tensor, c: Tensor, start: Tensor,
+    reset: Tensor | None, chunk: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    y, last = _one_step(delta, rate, omega, v, b, c, start, reset)
+    return y, last, start.unsqueeze(1)
+
+
+def lstm(
+    z: Tensor, weight: Tensor, h: Tensor, c: Tensor, keep: Tensor | None, real: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    h, c = cell_step("lstm", z[0] + h @ weight.T, c)
+    return h.unsqueeze(0), c.unsqueeze(0), torch.zeros_like(z)
+
+
+def stack_rnn(
+    z: Tensor, weight: Tensor, acting: Tensor, bias: Tensor, h: Tensor, c: Tensor, stack: Tensor, keep: Tensor | None,
+    real: Tensor | None, controller: str,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    _, n_stacks, _, width = stack.shape
+    seen = torch.cat((h, stack[:, :, 0].flatten(1)), dim=-1)
+    h, c = cell_step(controller, z[0] + seen @ weight.T, c)
+    chosen = (h @ acting.T + bias).unflatten(-1, (n_stacks, -1))
+    action = chosen[..., :-width].softmax(dim=-1)
+    pushed, below = chosen[..., -width:].sigmoid().unsqueeze(2), torch.zeros_like(stack[:, :, :1])
+    tape = torch.cat((pushed, stack, below), dim=2)
+    windows = torch.stack((tape[:, :, :-2], tape[:, :, 2:], tape[:, :, 1:-1])[: action.shape[-1]], dim=2)
+    after = (action[..., None, None] * windows).sum(dim=2)
+    return h.unsqueeze(0), c.clone(), after, c.unsqueeze(0), torch.zeros_like(z), action.unsqueeze(0), tape.unsqueeze(0)
+
+
+def accumulate(theta: Tensor, n: int) -> Tensor:
+    """What only makes the gradient and the steps after it faster; :func:`apply` does without."""
+    shape = (4, n - 2) if n in (3, 4) else (n, n)
+    return theta.new_zeros(*shape, *theta.shape[1:])
+
+
+def apply(theta: Tensor, p: Tensor, x: Tensor, n: int, back: bool) -> Tensor:
+    """P x, or Pᵀ x (``back``), of vectors x (n, V, G, 1, 1, B) after a single step of angles (K, G, 1, 1, B)."""
+    turn = rotation(theta, n).squeeze(1).squeeze(1)  # (G, B, n, n)
+    x = x.expand(*x.shape[:3], *theta.shape[2:])
+    columns = x.squeeze(3).squeeze(3).permute(2, 3, 0, 1)  # (G, B, n, V)
+    turned = (turn.mT if back else turn) @ columns
+    return turned.permute(2, 3, 0, 1).unsqueeze(3).unsqueeze(3)
+
+
+def rotation_at(theta: Tensor, p: Tensor, n: int, t: int) -> Tensor:
+    return rotation(theta, n).squeeze(1).squeeze(1).permute(2, 3, 0, 1)
+
+
+def rotation(theta: Tensor, n: int) -> Tensor:
+    """exp(Σ_k θ_k S_k) of angles (K, …) as matrices (…, n, n): a cosine and a sine, or a series, halved and squared."""
+    if n == 2:
+        cos, sin = theta[0].cos(), theta[0].sin()
+        return torch.stack((cos, -sin, sin, cos), dim=-1).unflatten(-1, (2, 2))
+    skew = _skew(theta.to(torch.float64), n) * 2.0**-HALVINGS
+    one = torch.eye(n, dtype=skew.dtype, device=skew.device)
+    power = one + skew / TERMS
+    for term in range(TERMS - 1, 0, -1):  # Horner
+        power = one + (skew @ power) / term
+    for _ in range(HALVINGS):
+        power = power @ power
+    return power.to(theta.dtype)
+
+
+def _skew(theta: Tensor, n: int) -> Tensor:
+    """Σ_k θ_k S_k as in `lie/generators.py`, (K, …) -> (…, n, n), without tables."""
+    assert len(theta) == n_generators(n)
+    numbers = iter(theta.unbind(0))
+    zero = torch.zeros_like(theta[0])
+    rows = [[zero] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i + 1, n):
+            angle = next(numbers)
+            rows[j][i], rows[i][j] = angle, -angle
+    return torch.stack([entry for row in rows for entry in row], dim=-1).unflatten(-1, (n, n))
+
+
+def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """Of the systems that `path` makes of a single token: one row, whose diagonal is 1."""
+    assert a.shape[-1] == 1 and unitriangular and left
+    return b.clone()
+
+
+_ops = torch.ops
+TABLE: dict[Any, Callable[..., Any]] = {
+    _ops.aten.scaled_dot_product_attention.default: sdpa,
+    _ops.aten.rms_norm.default: rms_norm,
+    _ops.aten.layer_norm.default: layer_norm,
+    _ops.aten.linalg_solve_triangular.default: solve_triangular,
+    _ops.mapformers.conjunctive_attention.default: conjunctive,
+    _ops.mapformers.contextual_attention.default: contextual,
+    _ops.mapformers.selective_scan.default: selective_scan,
+    _ops.mapformers.lstm.default: lstm,
+    _ops.mapformers.stack_rnn.default: stack_rnn,
+    _ops.mapformers.accumulate_rotations.default: accumulate,
+    _ops.mapformers.apply_rotations.default: apply,
+    _ops.mapformers.rotation_at.default: rotation_at,
+}

@@ -1,0 +1,160 @@
+"""One streaming step of a decoder as a module of plain tensors: token and state in, logits, state and what is seen out.
+
+A state is a tuple of tuples; here it is flat, and every tensor has a name (``layer0.keys``). Keys and values grow by
+one token with each step, so the step is traced with an open number of past tokens and an open batch size.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from mapformers.errors import require
+from mapformers.explorer.decompositions import plain_forms
+from mapformers.model import Decoder
+from mapformers.modes import in_eval_mode
+from mapformers.modules.attention import Projections
+from mapformers.modules.context import Context, Past, map_tensors
+from mapformers.modules.movement import find_movements
+
+OBSERVABLES = ("delta_in", "coordinate", "theta", "attention")
+TRACED_BATCH, TRACED_PAST = 2, 3  # any sizes that are neither 0 nor 1, nor any other size of the trace, would do
+
+
+class Part(NamedTuple):
+    """A tensor of the state: its name, what it is before the first token, and along which dimension it grows."""
+
+    name: str
+    empty: Tensor
+    grows_along: int | None
+
+
+class StreamingStep(nn.Module):
+    """(token, movement_scale, temperature, visible, …state) -> logits, the new state, and observables.
+
+    ``token`` (B, 1); ``movement_scale`` () is 1, or 0 where this token is not to move, of models that move;
+    ``temperature`` () divides attention logits, of models that attend; ``visible`` (B, past) bool: which past tokens
+    may be seen, of models that keep their keys. :attr:`inputs` and :attr:`outputs` are the names of what a model has.
+    """
+
+    def __init__(self, model: Decoder, observables: Sequence[str] = OBSERVABLES):
+        super().__init__()
+        self.model, self.observables = model, tuple(observables)
+        empty = model.empty_state()
+        with torch.no_grad(), in_eval_mode(model):
+            token = torch.zeros(1, 1, dtype=torch.long, device=model.embedding.weight.device)
+            after = model(token, return_state=True)[1]
+        self.structure = empty.layers
+        self.parts = _parts(empty.layers, after.layers)
+        remembers = any(part.grows_along is not None for part in self.parts)
+        attends = any(isinstance(module, Projections) for module in model.modules())
+        has = {"movement_scale": bool(find_movements(model)), "temperature": attends, "visible": remembers}
+        self.inputs = ["token", *(name for name, is_there in has.items() if is_there)]
+        self.outputs: list[str] = []  # known once it has run
+
+    @property
+    def state_names(self) -> list[str]:
+        """The tensors that a step hands on to the next."""
+        return [*(name for name in self.inputs if name == "visible"), *(part.name for part in self.parts)]
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Inputs in the order of :attr:`inputs` and then of the state; outputs in that of :attr:`outputs`."""
+        given = dict(zip(self.inputs, tensors))
+        flat = iter(tensors[len(self.inputs) :])
+        state = map_tensors(lambda empty: next(flat), self.structure)
+        visible = given.get("visible")
+        past = Past(1 if visible is None else visible.shape[1], None, visible)
+        scale, temperature = given.get("movement_scale"), given.get("temperature")
+        context = Context.of(given["token"], past=past, movement_scale=scale, temperature=temperature)
+        model, notes = self.model, []
+        x, stream, after = model.embedding(given["token"]), None, []
+        for layer, layer_state in zip(model.layers, state):
+            context.recording = {}
+            notes.append(context.recording)
+            x, stream, layer_state = layer(x, stream, layer_state, context)
+            after.append(layer_state)
+        named = {"logits": model.head(model.norm(x))}
+        named |= {} if visible is None else {"visible": context.real()}
+        named |= dict(zip((part.name for part in self.parts), _tensors(tuple(after))))
+        named |= _observed(notes, self.observables)
+        self.outputs = list(named)
+        return tuple(named.values())
+
+    def start(self, batch_size: int = 1) -> list[Tensor]:
+        """All inputs but the token, before anything was read: interventions that change nothing, and an empty state."""
+        neutral = {"movement_scale": torch.ones(()), "temperature": torch.ones(())}
+        neutral["visible"] = torch.ones(batch_size, 0, dtype=torch.bool)
+        state = [part.empty.expand(batch_size, *part.empty.shape[1:]).contiguous() for part in self.parts]
+        return [*(neutral[name] for name in self.inputs[1:]), *state]
+
+    def example(self) -> tuple[list[Tensor], list[Mapping[int, Any]]]:
+        """Inputs to trace with, and which of their dimensions are open."""
+        batch, past = Dim("batch"), Dim("past")
+        token = torch.zeros(TRACED_BATCH, 1, dtype=torch.long)
+        inputs, dims = [token], [{0: batch}]
+        for name, tensor in zip(self.inputs[1:], self.start(TRACED_BATCH)):
+            inputs.append(tensor.new_ones(TRACED_BATCH, TRACED_PAST) if name == "visible" else tensor)
+            dims.append({0: batch, 1: past} if name == "visible" else {})
+        for part in self.parts:
+            shape = [TRACED_BATCH, *part.empty.shape[1:]]
+            open_dims = {0: batch}
+            if part.grows_along is not None:
+                shape[part.grows_along] = TRACED_PAST
+                open_dims[part.grows_along] = past
+            inputs.append(torch.zeros(shape, dtype=part.empty.dtype))
+            dims.append(open_dims)
+        return inputs, dims
+
+
+def export_step(step: StreamingStep) -> ExportedProgram:
+    """The step as a graph of plain ATen operators, with an open batch size and an open number of past tokens."""
+    inputs, dims = step.example()
+    with torch.no_grad(), in_eval_mode(step):
+        program = torch.export.export(step, tuple(inputs), dynamic_shapes=(tuple(dims),), strict=False)
+        return program.run_decompositions(plain_forms())
+
+
+def _parts(empty: Any, after: Any) -> list[Part]:
+    grows: list[int | None] = []
+
+    def compare(before: Tensor, later: Tensor) -> Tensor:
+        different = [dim for dim, sizes in enumerate(zip(before.shape, later.shape)) if sizes[0] != sizes[1]]
+        require(len(different) <= 1, "A state that grows along several dimensions cannot be exported.")
+        grows.append(different[0] if different else None)
+        return before
+
+    map_tensors(compare, empty, after)
+    return [Part(name, tensor, dim) for (name, tensor), dim in zip(_named(empty), grows, strict=True)]
+
+
+def _named(layers: tuple[Any, ...]) -> list[tuple[str, Tensor]]:
+    """Every tensor of the layers' states by its path: ``layer0.keys``."""
+    found: list[tuple[str, Tensor]] = []
+
+    def walk(name: str, state: Any) -> None:
+        if isinstance(state, Tensor):
+            found.append((name, state))
+        elif isinstance(state, tuple):
+            fields = getattr(state, "_fields", range(len(state)))
+            for field, part in zip(fields, state):
+                walk(f"{name}.{field}", part)
+
+    for index, state in enumerate(layers):
+        walk(f"layer{index}", state)
+    return found
+
+
+def _tensors(state: Any) -> list[Tensor]:
+    return [tensor for _, tensor in _named(state)]
+
+
+def _observed(notes: Sequence[Mapping[str, Tensor]], wanted: Sequence[str]) -> dict[str, Tensor]:
+    """What the layers noted, as ``observed.layer0.theta``."""
+    return {
+        f"observed.layer{index}.{name}": seen[name]
+        for index, seen in enumerate(notes)
+        for name in wanted
+        if name in seen
+    }
