@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from mapformers.lie.generators import n_generators
 from mapformers.ops.conjunctive_attention import conjunctive_reference
@@ -20,53 +21,36 @@ from mapformers.ops.visibility import Visibility
 TERMS, HALVINGS = 12, 10  # of the exponential of a matrix: exact in float64 up to a norm of a few hundred
 
 
-def plain_forms() -> Any:
-    """PyTorch's own table with ours in front."""
-    table = torch.export.default_decompositions()
-    table.update(TABLE)
-    return table
+class PlainForms(TorchFunctionMode):
+    """Within it, every operator of the table is computed by its plain form, whoever calls it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return TABLE.get(func, func)(*args, **(kwargs or {}))
 
 
-def sdpa(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """softmax(scale · q kᵀ + mask) v."""
-    logits = (q * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)) @ k.mT
-    if is_causal:
-        rows, keys = (torch.arange(t.shape[-2], device=q.device) for t in (q, k))
-        attn_mask = keys <= rows.unsqueeze(1)
-    if attn_mask is not None:
-        logits = torch.where(attn_mask, logits, -math.inf) if attn_mask.dtype == torch.bool else logits + attn_mask
-    return logits.softmax(dim=-1) @ v
+class OneQuery(Visibility):
+    """What a single query sees, the last token there is, whether or not there are others before it."""
+
+    def mask(self, rows: slice, n_keys: int, device: torch.device | None = None, batch: slice | None = None) -> Tensor:
+        assert self.real is not None
+        if self.self_key:
+            return self.real.unsqueeze(1)
+        earlier = self.real[:, :-1]
+        return torch.cat((earlier, ~earlier.any(dim=-1, keepdim=True)), dim=-1).unsqueeze(1)
+
+    def n_keys(self, length: int, device: torch.device | None = None) -> Tensor:
+        return self.mask(slice(0, length), 0)[:, 0].sum(dim=-1, keepdim=True)
 
 
-def rms_norm(x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    unit = x * ((x * x).mean(dim=-1, keepdim=True) + (1e-6 if eps is None else eps)).rsqrt()
-    return unit if weight is None else unit * weight
-
-
-def layer_norm(
-    x: Tensor, shape: list[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
-    cudnn_enable: bool = True,
-) -> Tensor:  # fmt: skip
-    centred = x - x.mean(dim=-1, keepdim=True)
-    unit = centred * ((centred * centred).mean(dim=-1, keepdim=True) + eps).rsqrt()
-    unit = unit if weight is None else unit * weight
-    return unit if bias is None else unit + bias
+def _visibility(length: int, *settings: Any) -> Visibility:
+    return (OneQuery if length == 1 else Visibility)(*settings)
 
 
 def conjunctive(
     q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, documents: Tensor | None, real: Tensor | None,
     scale: float, start: int, self_key: bool, causal: bool,
 ) -> Tensor:  # fmt: skip
-    visibility = Visibility(start, self_key, causal, documents, real)
+    visibility = _visibility(q.shape[1], start, self_key, causal, documents, real)
     each = (t.unsqueeze(1) for t in (q, k, q_place, k_place, v))
     return conjunctive_reference(*each, scale, visibility).squeeze(1)
 
@@ -76,7 +60,8 @@ def contextual(
     scale: float, start: int, self_key: bool,
 ) -> Tensor:  # fmt: skip
     """As in `ops/contextual_attention.py`, by running sums from the latest key back."""
-    allowed = Visibility(start, self_key, True, documents, real).mask(slice(0, q.shape[1]), k.shape[1], q.device)
+    visibility = _visibility(q.shape[1], start, self_key, True, documents, real)
+    allowed = visibility.mask(slice(0, q.shape[1]), k.shape[1], q.device)
     content = (q * scale) @ k.mT
     gates = torch.where(allowed, content.sigmoid(), 0.0)
     position = gates.flip(-1).cumsum(dim=-1).flip(-1).clamp(max=z.shape[-1] - 2)
@@ -173,10 +158,7 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
 
 _ops = torch.ops
 TABLE: dict[Any, Callable[..., Any]] = {
-    _ops.aten.scaled_dot_product_attention.default: sdpa,
-    _ops.aten.rms_norm.default: rms_norm,
-    _ops.aten.layer_norm.default: layer_norm,
-    _ops.aten.linalg_solve_triangular.default: solve_triangular,
+    torch.linalg.solve_triangular: solve_triangular,
     _ops.mapformers.conjunctive_attention.default: conjunctive,
     _ops.mapformers.contextual_attention.default: contextual,
     _ops.mapformers.selective_scan.default: selective_scan,

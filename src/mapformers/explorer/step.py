@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from mapformers.errors import require
-from mapformers.explorer.decompositions import plain_forms
+from mapformers.explorer.decompositions import OneQuery, PlainForms
 from mapformers.model import Decoder
 from mapformers.modes import in_eval_mode
 from mapformers.modules.attention import Projections
@@ -20,7 +20,7 @@ from mapformers.modules.context import Context, Past, map_tensors
 from mapformers.modules.movement import find_movements
 
 OBSERVABLES = ("delta_in", "coordinate", "theta", "attention")
-TRACED_BATCH, TRACED_PAST = 2, 3  # any sizes that are neither 0 nor 1, nor any other size of the trace, would do
+TRACED_BATCH, TRACED_PAST = 3, 7  # as a compiler takes sizes of 0 and 1 for special ones
 
 
 class Part(NamedTuple):
@@ -67,7 +67,7 @@ class StreamingStep(nn.Module):
         visible = given.get("visible")
         past = Past(1 if visible is None else visible.shape[1], None, visible)
         scale, temperature = given.get("movement_scale"), given.get("temperature")
-        context = Context.of(given["token"], past=past, movement_scale=scale, temperature=temperature)
+        context = StepContext.of(given["token"], past=past, movement_scale=scale, temperature=temperature)
         model, notes = self.model, []
         x, stream, after = model.embedding(given["token"]), None, []
         for layer, layer_state in zip(model.layers, state):
@@ -89,31 +89,40 @@ class StreamingStep(nn.Module):
         state = [part.empty.expand(batch_size, *part.empty.shape[1:]).contiguous() for part in self.parts]
         return [*(neutral[name] for name in self.inputs[1:]), *state]
 
-    def example(self) -> tuple[list[Tensor], list[Mapping[int, Any]]]:
-        """Inputs to trace with, and which of their dimensions are open."""
-        batch, past = Dim("batch"), Dim("past")
-        token = torch.zeros(TRACED_BATCH, 1, dtype=torch.long)
-        inputs, dims = [token], [{0: batch}]
-        for name, tensor in zip(self.inputs[1:], self.start(TRACED_BATCH)):
-            inputs.append(tensor.new_ones(TRACED_BATCH, TRACED_PAST) if name == "visible" else tensor)
-            dims.append({0: batch, 1: past} if name == "visible" else {})
+    def example(self, batch_size: int) -> tuple[list[Tensor], list[dict[int, str]]]:
+        """Inputs to trace with, some tokens having been read, and the names of the dimensions that may differ."""
+        inputs, dims = [torch.zeros(batch_size, 1, dtype=torch.long)], [{0: "batch"}]
+        for name, tensor in zip(self.inputs[1:], self.start(batch_size)):
+            inputs.append(tensor.new_ones(batch_size, TRACED_PAST) if name == "visible" else tensor)
+            dims.append({0: "batch", 1: "past"} if name == "visible" else {})
         for part in self.parts:
-            shape = [TRACED_BATCH, *part.empty.shape[1:]]
-            open_dims = {0: batch}
+            shape, open_dims = [batch_size, *part.empty.shape[1:]], {0: "batch"}
             if part.grows_along is not None:
                 shape[part.grows_along] = TRACED_PAST
-                open_dims[part.grows_along] = past
+                open_dims[part.grows_along] = "past"
             inputs.append(torch.zeros(shape, dtype=part.empty.dtype))
             dims.append(open_dims)
         return inputs, dims
 
 
-def export_step(step: StreamingStep) -> ExportedProgram:
-    """The step as a graph of plain ATen operators, with an open batch size and an open number of past tokens."""
-    inputs, dims = step.example()
-    with torch.no_grad(), in_eval_mode(step):
-        program = torch.export.export(step, tuple(inputs), dynamic_shapes=(tuple(dims),), strict=False)
-        return program.run_decompositions(plain_forms())
+class StepContext(Context):
+    """A single token after any number of others, some of which may be hidden; whether there are any is left open."""
+
+    def visibility(self, self_key: bool = True) -> OneQuery:
+        real = None if self.past.real is None else self.real()
+        return OneQuery(self.past.length, self_key, True, None, real)
+
+
+def export_step(step: StreamingStep, batch_size: int | None = 1) -> ExportedProgram:
+    """The step as a graph with an open number of past tokens, for a batch of this size, or of any (None).
+
+    It is traced with sizes that occur nowhere else, in plain forms (:class:`PlainForms`).
+    """
+    inputs, dims = step.example(TRACED_BATCH if batch_size is None else batch_size)
+    known = {"past": Dim("past")} | ({"batch": Dim("batch")} if batch_size is None else {})
+    open_dims = tuple({dim: known[name] for dim, name in named.items() if name in known} for named in dims)
+    with torch.no_grad(), in_eval_mode(step), PlainForms():
+        return torch.export.export(step, tuple(inputs), dynamic_shapes=(open_dims,), strict=False)
 
 
 def _parts(empty: Any, after: Any) -> list[Part]:
