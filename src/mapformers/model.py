@@ -237,13 +237,20 @@ class Decoder(nn.Module):
         reset: Tensor | None = None,
         padding_mask: Tensor | None = None,
         state: StreamState | None = None,
+        movement_scale: Tensor | None = None,
+        temperature: float | None = None,
     ) -> Observed:
         """Look inside: for each layer, those of :data:`~mapformers.modules.observables.OBSERVABLES` that it has.
 
         ``.logits`` is what the model answered, and ``.state`` what to go on from: ``observe(more, state=seen.state)``.
+
+        One can also intervene: ``movement_scale`` (B, L) multiplies the movement Δ_in of every token, ``temperature``
+        divides all attention logits, and a state may hide tokens (:meth:`StreamState.hiding`).
         """
         with in_eval_mode(self):
             context = self._context(tokens, reset, padding_mask, state, keeps_state=True)
+            context.movement_scale, context.temperature = movement_scale, temperature
+            state = state if context.past.length else None
             x, layer_states, notes = self.read(self.embedding(tokens), context, state, record=True)
             return Observed(notes, self.head(x), self.state_after(context, layer_states))
 
