@@ -52,7 +52,8 @@ class StreamingStep(nn.Module):
         attends = any(isinstance(module, Projections) for module in model.modules())
         has = {"movement_scale": bool(find_movements(model)), "temperature": attends, "visible": remembers}
         self.inputs = ["token", *(name for name, is_there in has.items() if is_there)]
-        self.outputs: list[str] = []  # known once it has run
+        with torch.no_grad(), in_eval_mode(model):
+            self.outputs = list(self.named(*self.example(1)[0]))
 
     @property
     def state_names(self) -> list[str]:
@@ -61,6 +62,10 @@ class StreamingStep(nn.Module):
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Inputs in the order of :attr:`inputs` and then of the state; outputs in that of :attr:`outputs`."""
+        return tuple(self.named(*tensors).values())
+
+    def named(self, *tensors: Tensor) -> dict[str, Tensor]:
+        """The same with the names of what comes out."""
         given = dict(zip(self.inputs, tensors))
         flat = iter(tensors[len(self.inputs) :])
         state = map_tensors(lambda empty: next(flat), self.structure)
@@ -78,9 +83,7 @@ class StreamingStep(nn.Module):
         named = {"logits": model.head(model.norm(x))}
         named |= {} if visible is None else {"visible": context.real()}
         named |= dict(zip((part.name for part in self.parts), _tensors(tuple(after))))
-        named |= _observed(notes, self.observables)
-        self.outputs = list(named)
-        return tuple(named.values())
+        return named | _observed(notes, self.observables)
 
     def start(self, batch_size: int = 1) -> list[Tensor]:
         """All inputs but the token, before anything was read: interventions that change nothing, and an empty state."""
