@@ -106,8 +106,8 @@ for _op, _names in {
     "gt": ["gt.Tensor", "gt.Scalar"],
     "eq": ["eq.Tensor", "eq.Scalar"],
     "ne": ["ne.Tensor", "ne.Scalar"],
-    "and": ["bitwise_and.Tensor", "logical_and.default"],
-    "or": ["bitwise_or.Tensor", "logical_or.default"],
+    "and": ["bitwise_and.Tensor", "logical_and.default", "__and__.Tensor"],
+    "or": ["bitwise_or.Tensor", "logical_or.default", "__or__.Tensor"],
     "max": ["maximum.default"],
     "min": ["minimum.default"],
     "atan2": ["atan2.default"],
@@ -394,6 +394,19 @@ def _arange(out: Result, *bounds: Any, **options: Any) -> Name:
 @lowers("tril.default")
 def _tril(out: Result, x: Any, diagonal: Any = 0) -> Name:
     return out.emit("tril", x, diagonal=diagonal)
+
+
+@lowers("square.default")
+def _square(out: Result, x: Any) -> Name:
+    return out.emit("mul", x, x)
+
+
+@lowers("repeat_interleave.self_int")
+def _repeat_interleave(out: Result, x: Any, n: int, dim: int, output_size: Any = None) -> Name:
+    shape = [-1] * (len(out.meta.shape) + 1)
+    shape[dim + 1] = n
+    repeated = out.emit("expand", out.emit("unsqueeze", x, dim=dim + 1), shape=shape)
+    return out.emit("flatten", repeated, first=dim, last=dim + 1)
 
 
 @lowers("one_hot.default")
