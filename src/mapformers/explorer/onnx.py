@@ -5,6 +5,10 @@ sequence  tokens (batch, length) → logits, for models whose work does not depe
           cannot say: those that cut a sequence into chunks, or step along it, are exported as a step only.
 """
 
+import contextlib
+import io
+import logging
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,8 +19,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from mapformers.errors import UserError, require
-from mapformers.explorer.decompositions import PlainForms
-from mapformers.explorer.step import StreamingStep, export_step
+from mapformers.explorer.step import StreamingStep, export_step, traced_plainly
 from mapformers.files import write_atomically
 from mapformers.model import Decoder
 from mapformers.modes import in_eval_mode
@@ -86,7 +89,7 @@ def export_sequence(model: Decoder) -> ExportedProgram:
     tokens = torch.zeros(3, 11, dtype=torch.long)
     sizes = {0: Dim("batch"), 1: Dim("length", min=2)}
     try:
-        with PlainForms():
+        with traced_plainly():
             return torch.export.export(WholeSequence(model), (tokens,), dynamic_shapes=({**sizes},), strict=False)
     except Exception as error:  # of many kinds: whatever in a model fixes the length
         names = ", ".join(dict.fromkeys(layer.name for layer in model.config.layers))
@@ -104,11 +107,6 @@ def _step_names(step: StreamingStep) -> tuple[list[str], list[str]]:
 
 def _translate(program: ExportedProgram, inputs: list[str], outputs: list[str]) -> bytes:
     """The file's content. What PyTorch says on the way is for those who write translators."""
-    import contextlib
-    import io
-    import logging
-    import warnings
-
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")

@@ -4,7 +4,9 @@ A state is a tuple of tuples; here it is flat, and every tensor has a name (``la
 one token with each step, so the step is traced with an open number of past tokens and an open batch size.
 """
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -124,8 +126,16 @@ def export_step(step: StreamingStep, batch_size: int | None = 1) -> ExportedProg
     inputs, dims = step.example(TRACED_BATCH if batch_size is None else batch_size)
     known = {"past": Dim("past")} | ({"batch": Dim("batch")} if batch_size is None else {})
     open_dims = tuple({dim: known[name] for dim, name in named.items() if name in known} for named in dims)
-    with torch.no_grad(), in_eval_mode(step), PlainForms():
+    with torch.no_grad(), in_eval_mode(step), traced_plainly():
         return torch.export.export(step, tuple(inputs), dynamic_shapes=(open_dims,), strict=False)
+
+
+@contextmanager
+def traced_plainly() -> Iterator[None]:
+    """Plain forms of all operators, and no word of PyTorch's about its own parts."""
+    with PlainForms(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _parts(empty: Any, after: Any) -> list[Part]:

@@ -1,18 +1,21 @@
-// Streams of tokens through graphs, as JSON: [{graph, tokens, settings}] on a file -> what every step answered.
-import { readFileSync, writeFileSync } from "node:fs";
+// Streams of tokens through graphs: [{graph, tokens, settings}] as JSON on stdin -> what every step answered, on stdout.
+import { readFileSync } from "node:fs";
 import { StepGraph } from "../../../src/mapformers/explorer/page/step_graph.js";
 
-const [from, to] = process.argv.slice(2);
 const plain = (tensor) => ({ shape: tensor.shape, data: [...tensor.data] });
-const answers = JSON.parse(readFileSync(from, "utf8")).map(({ graph, tokens, settings }) => {
+const plainly = (tensors) => Object.fromEntries(Object.entries(tensors).map(([name, tensor]) => [name, plain(tensor)]));
+
+const answers = JSON.parse(readFileSync(0, "utf8")).map(({ graph, tokens, settings }) => {
   const model = new StepGraph(graph);
   let state = model.emptyState();
-  const empty = Object.fromEntries(Object.entries(state).map(([name, tensor]) => [name, plain(tensor)]));
+  const empty = plainly(state);
   const steps = tokens.map((token, i) => {
-    const { logits, state: next, observed } = model.step(token, state, settings?.[i]);
-    state = next;
-    return { logits: [...logits], observed: Object.fromEntries(Object.entries(observed).map(([k, v]) => [k, plain(v)])) };
+    const before = JSON.stringify(plainly(state));
+    const answer = model.step(token, state, settings[i]);
+    if (JSON.stringify(plainly(state)) !== before) throw new Error("A step changed the state that it was given.");
+    state = answer.state;
+    return { logits: [...answer.logits], observed: plainly(answer.observed) };
   });
   return { empty, steps };
 });
-writeFileSync(to, JSON.stringify(answers));
+process.stdout.write(JSON.stringify(answers));
