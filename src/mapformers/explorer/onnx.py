@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from mapformers.errors import UserError, require
-from mapformers.explorer.step import StreamingStep, export_step, traced_plainly
+from mapformers.explorer.step import StreamingStep, export_step, require_open, traced_plainly
 from mapformers.files import write_atomically
 from mapformers.model import Decoder
 from mapformers.modes import in_eval_mode
@@ -87,10 +87,12 @@ class WholeSequence(nn.Module):
 def export_sequence(model: Decoder) -> ExportedProgram:
     """The whole sequence as a graph with an open batch size and length; refused where the length cannot be open."""
     tokens = torch.zeros(3, 11, dtype=torch.long)
-    sizes = {0: Dim("batch"), 1: Dim("length", min=2)}
+    sizes = ({0: Dim.AUTO, 1: Dim.AUTO},)
     try:
         with traced_plainly():
-            return torch.export.export(WholeSequence(model), (tokens,), dynamic_shapes=({**sizes},), strict=False)
+            program = torch.export.export(WholeSequence(model), (tokens,), dynamic_shapes=sizes, strict=False)
+        require_open(program, sizes)
+        return program
     except Exception as error:  # of many kinds: whatever in a model fixes the length
         names = ", ".join(dict.fromkeys(layer.name for layer in model.config.layers))
         raise UserError(
@@ -107,7 +109,8 @@ def _step_names(step: StreamingStep) -> tuple[list[str], list[str]]:
 
 def _translate(program: ExportedProgram, inputs: list[str], outputs: list[str]) -> bytes:
     """The file's content. What PyTorch says on the way is for those who write translators."""
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    for name in ("torch.onnx", "onnxscript", "onnx_ir"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         made = torch.onnx.export(

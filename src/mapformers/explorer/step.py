@@ -124,10 +124,21 @@ def export_step(step: StreamingStep, batch_size: int | None = 1) -> ExportedProg
     It is traced with sizes that occur nowhere else, in plain forms (:class:`PlainForms`).
     """
     inputs, dims = step.example(TRACED_BATCH if batch_size is None else batch_size)
-    known = {"past": Dim("past")} | ({"batch": Dim("batch")} if batch_size is None else {})
-    open_dims = tuple({dim: known[name] for dim, name in named.items() if name in known} for named in dims)
+    is_open = {"past", "batch"} if batch_size is None else {"past"}
+    sizes = tuple({dim: Dim.AUTO for dim, name in named.items() if name in is_open} for named in dims)
     with torch.no_grad(), in_eval_mode(step), traced_plainly():
-        return torch.export.export(step, tuple(inputs), dynamic_shapes=(open_dims,), strict=False)
+        program = torch.export.export(step, tuple(inputs), dynamic_shapes=(sizes,), strict=False)
+    require_open(program, sizes)
+    return program
+
+
+def require_open(program: ExportedProgram, sizes: Sequence[Mapping[int, Any]]) -> None:
+    """Refuse a graph in which a size that was to stay open has become a number."""
+    given = program.graph_signature.user_inputs
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
+    for node, dims in zip(nodes, sizes, strict=True):
+        fixed = [dim for dim in dims if isinstance(node.meta["val"].shape[dim], int)]
+        require(not fixed, "The model works only with the batch size or the length that it was traced with.")
 
 
 @contextmanager
