@@ -1,4 +1,4 @@
-"""A state before the first token, and interventions: what each of them must be equal to, for every registered variant."""
+"""A state before the first token, and interventions: what each must equal, for every registered variant."""
 
 import pytest
 import torch

@@ -70,7 +70,7 @@ def test_the_reader_answers_as_pytorch_does(case: Case):
     for step, seen in zip(found["steps"], streamed(model), strict=True):
         logits = seen.logits[0, 0]
         assert (torch.tensor(step["logits"]) - logits).abs().max() <= TOLERANCE * logits.abs().max()
-        assert {name for name in step["observed"]} == {
+        assert set(step["observed"]) == {
             f"layer{index}.{name}"
             for index, noted in enumerate(seen)
             for name in ("delta_in", "coordinate", "theta", "attention")

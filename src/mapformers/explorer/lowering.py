@@ -30,7 +30,7 @@ class Lowered:
     op: str
     inputs: list[Any]
     settings: dict[str, Any] = field(default_factory=dict)
-    name: Name = Name("")
+    name: Name = field(default_factory=Name)
 
     def reads(self) -> set[str]:
         """The names of all values that it needs."""
@@ -420,6 +420,8 @@ def _take_along_dim(out: Result, x: Any, index: Any, dim: int) -> Name:
 
 
 @lowers("linalg_vector_norm.default")
-def _vector_norm(out: Result, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Name:
+def _vector_norm(
+    out: Result, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Name:
     assert ord == 2
     return out.emit("sqrt", out.emit("sum", out.emit("mul", x, x), dims=_dims(dim), keepdim=bool(keepdim)))

@@ -57,7 +57,9 @@ def export_onnx(model: Decoder, path: Path, form: Form = "step") -> Exported:
         difference = None if find_spec("onnxruntime") is None else check(_runner(content))
     if difference is not None:
         far = f"onnxruntime differs from PyTorch by {difference:.1e} of the largest logit, so nothing was written"
-        require(difference <= TOLERANCE, f"{far}; export the other --form, or train with weights that are not so large.")
+        require(
+            difference <= TOLERANCE, f"{far}; export the other --form, or train with weights that are not so large."
+        )
     write_atomically(path, content)
     return Exported(path, len(content), inputs, outputs, difference)
 

@@ -19,7 +19,12 @@ from mapformers.explorer.step import OBSERVABLES, StreamingStep, export_step
 from mapformers.model import Decoder
 
 MOST_PARAMETERS = 2_000_000
-WHOLE_NUMBERS = {operator.add: "int_add", operator.sub: "int_sub", operator.mul: "int_mul", operator.floordiv: "int_div"}
+WHOLE_NUMBERS = {
+    operator.add: "int_add",
+    operator.sub: "int_sub",
+    operator.mul: "int_mul",
+    operator.floordiv: "int_div",
+}
 
 
 def step_graph(model: Decoder, observables: Sequence[str] = OBSERVABLES) -> dict[str, Any]:

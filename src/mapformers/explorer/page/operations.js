@@ -3,7 +3,8 @@
  * The operations that a step graph is made of, by name. What `mapformers.explorer.lowering` writes, this computes.
  */
 
-import { Tensor, at, broadcast, cat, count, einsum, gather, matmul, rowMajor, same, strideOver, take, walk } from "./tensors.js";
+import { Tensor, at, broadcast, cat, count, einsum, gather, matmul } from "./tensors.js";
+import { rowMajor, same, strideOver, take, walk } from "./tensors.js";
 
 /** @typedef {import("./tensors.js").Kind} Kind */
 /** @typedef {import("./tensors.js").Numbers} Numbers */
@@ -58,14 +59,18 @@ function reduction(f) {
     const kept = x.shape.map((_, dim) => dim).filter((dim) => !dims.includes(dim));
     const rows = x.permute([...kept, ...dims]).whole();
     const length = count(dims.map((dim) => at(x.shape, dim)));
-    const shape = node.keepdim ? x.shape.map((size, dim) => (dims.includes(dim) ? 1 : size)) : kept.map((dim) => at(x.shape, dim));
+    const left = kept.map((dim) => at(x.shape, dim));
+    const shape = node.keepdim ? x.shape.map((size, dim) => (dims.includes(dim) ? 1 : size)) : left;
     const out = Tensor.full(shape, node.dtype ?? "float32");
     for (let i = 0; i < out.data.length; i++) out.data[i] = f(rows.data.subarray(i * length, (i + 1) * length));
     return out;
   };
 }
 
-/** What becomes of every row along the last dimension. @param {(row: Numbers, into: Numbers, node: Node) => void} f @returns {Operation} */
+/**
+ * What becomes of every row along the last dimension.
+ * @param {(row: Numbers, into: Numbers, node: Node) => void} f @returns {Operation}
+ */
 function rowwise(f) {
   return ([input], node) => {
     const x = tensor(input).whole();
@@ -84,7 +89,7 @@ function sum(row) {
   return total;
 }
 
-/** @param {Tensor} x @param {(index: number[]) => number} f what becomes of an element at an index @param {Kind} kind */
+/** By the index of every element. @param {Tensor} x @param {(index: number[]) => number} f @param {Kind} kind */
 function byIndex(x, f, kind) {
   const out = Tensor.full(x.shape, kind);
   const steps = rowMajor(x.shape);
@@ -93,7 +98,7 @@ function byIndex(x, f, kind) {
   return out;
 }
 
-/** Abramowitz and Stegun 7.1.26 is too coarse; this is the series near 0 and a continued fraction beyond. @param {number} x */
+/** The error function: its series near 0, and a continued fraction beyond. @param {number} x */
 function erf(x) {
   const size = Math.abs(x);
   if (size > 6) return Math.sign(x);
@@ -126,8 +131,8 @@ const EACH = {
   rsqrt: (x = 0) => 1 / Math.sqrt(x), reciprocal: (x = 0) => 1 / x, floor: Math.floor, ceil: Math.ceil,
   round: (x = 0) => round(x), sign: Math.sign, frac: (x = 0) => x - Math.trunc(x), silu: (x = 0) => x * sigmoid(x),
   gelu: (x = 0) => (x / 2) * (1 + erf(x / Math.SQRT2)), softplus: (x = 0) => (x > 20 ? x : Math.log1p(Math.exp(x))),
-  not: (x = 0) => Number(!x), cast: (x = 0) => x,
-  add: (a = 0, b = 0) => a + b, sub: (a = 0, b = 0) => a - b, mul: (a = 0, b = 0) => a * b, div: (a = 0, b = 0) => a / b,
+  not: (x = 0) => Number(!x), cast: (x = 0) => x, add: (a = 0, b = 0) => a + b, sub: (a = 0, b = 0) => a - b,
+  mul: (a = 0, b = 0) => a * b, div: (a = 0, b = 0) => a / b,
   pow: (a = 0, b = 0) => a ** b, max: (a = 0, b = 0) => Math.max(a, b), min: (a = 0, b = 0) => Math.min(a, b),
   atan2: (a = 0, b = 0) => Math.atan2(a, b), le: (a = 0, b = 0) => Number(a <= b), lt: (a = 0, b = 0) => Number(a < b),
   ge: (a = 0, b = 0) => Number(a >= b), gt: (a = 0, b = 0) => Number(a > b), eq: (a = 0, b = 0) => Number(a === b),
@@ -188,11 +193,12 @@ export const OPERATIONS = {
   cat: (inputs, node) => cat(inputs.map(tensor), node.dim ?? 0, kindOf(node)),
   take: ([table, index], node) => take(tensor(table), tensor(index), kindOf(node)),
   gather: ([x, index], node) => gather(tensor(x), tensor(index), node.dim ?? 0, kindOf(node)),
-  flip: ([x], node) => {
-    const dims = (node.dims ?? []).map((dim) => tensor(x).dim(dim));
-    const turned = tensor(x).strides.map((step, dim) => (dims.includes(dim) ? -step : step));
-    const start = dims.reduce((total, dim) => total + at(tensor(x).strides, dim) * (at(tensor(x).shape, dim) - 1), tensor(x).offset);
-    return tensor(x).view(tensor(x).shape, turned, start);
+  flip: ([input], node) => {
+    const x = tensor(input);
+    const dims = (node.dims ?? []).map((dim) => x.dim(dim));
+    const turned = x.strides.map((step, dim) => (dims.includes(dim) ? -step : step));
+    const start = dims.reduce((total, dim) => total + at(x.strides, dim) * (at(x.shape, dim) - 1), x.offset);
+    return x.view(x.shape, turned, start);
   },
   reshape: ([x], node, size) => tensor(x).reshape((node.shape ?? []).map(size)),
   flatten: ([x], node) => {
@@ -224,13 +230,16 @@ export const OPERATIONS = {
     return tensor(x).slice(tensor(x).dim(node.dim ?? 0), size(node.start ?? 0), end);
   },
   select: ([x], node, size) => tensor(x).select(tensor(x).dim(node.dim ?? 0), size(node.index ?? 0)),
-  pad: ([x], node, size) => {
-    const { shape } = tensor(x);
+  pad: ([input], node, size) => {
+    const [x, { shape }] = [tensor(input), tensor(input)];
     const before = shape.map((_, dim) => node.pad?.[2 * (shape.length - 1 - dim)] ?? 0);
     const after = shape.map((_, dim) => node.pad?.[2 * (shape.length - 1 - dim) + 1] ?? 0);
-    const out = Tensor.full(shape.map((length, dim) => length + at(before, dim) + at(after, dim)), kindOf(node), size(node.value ?? 0));
+    const padded = shape.map((length, dim) => length + at(before, dim) + at(after, dim));
+    const out = Tensor.full(padded, kindOf(node), size(node.value ?? 0));
     const start = before.reduce((total, length, dim) => total + length * at(out.strides, dim), 0);
-    walk(shape, [tensor(x).strides, out.strides], [tensor(x).offset, start], ([from = 0, to = 0]) => (out.data[to] = Number(tensor(x).data[from])));
+    walk(shape, [x.strides, out.strides], [x.offset, start], ([from = 0, to = 0]) => {
+      out.data[to] = Number(x.data[from]);
+    });
     return out;
   },
   full: (_, node, size) => Tensor.full((node.shape ?? []).map(size), kindOf(node), size(node.value ?? 0)),

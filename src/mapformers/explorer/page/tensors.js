@@ -10,7 +10,8 @@ export const ARRAYS = { float32: Float32Array, float64: Float64Array, int32: Int
 
 export class Tensor {
   /**
-   * @param {Numbers} data @param {number[]} shape @param {Kind} kind @param {number[]} [strides] @param {number} [offset]
+   * @param {Numbers} data @param {number[]} shape @param {Kind} kind
+   * @param {number[]} [strides] @param {number} [offset]
    */
   constructor(data, shape, kind, strides = rowMajor(shape), offset = 0) {
     this.data = data;
@@ -35,7 +36,9 @@ export class Tensor {
     if (this.isWhole) return this;
     const out = Tensor.full(this.shape, this.kind);
     let at = 0;
-    walk(this.shape, [this.strides], [this.offset], ([place]) => (out.data[at++] = this.data[/** @type {number} */ (place)] ?? 0));
+    walk(this.shape, [this.strides], [this.offset], ([place = 0]) => {
+      out.data[at++] = Number(this.data[place]);
+    });
     return out;
   }
 
@@ -179,7 +182,8 @@ export function matmul(a, b, kind) {
   const [x, y, into] = [a.data, b.data, out.data];
   const [ra, ca, rb, cb] = [Number(rowA), Number(colA), Number(rowB), Number(colB)];
   let start = 0;
-  walk(batch, [wideA.strides.slice(0, -2), wideB.strides.slice(0, -2)], [a.offset, b.offset], ([fromA = 0, fromB = 0]) => {
+  const steps = [wideA.strides.slice(0, -2), wideB.strides.slice(0, -2)];
+  walk(batch, steps, [a.offset, b.offset], ([fromA = 0, fromB = 0]) => {
     for (let i = 0; i < n; i++)
       for (let j = 0; j < m; j++) {
         let total = 0;
@@ -192,7 +196,10 @@ export function matmul(a, b, kind) {
   return out;
 }
 
-/** Sums over all labels that the result does not have. @param {Tensor[]} tensors @param {string} equation @param {Kind} kind */
+/**
+ * Sums over all labels that the result does not have.
+ * @param {Tensor[]} tensors @param {string} equation @param {Kind} kind
+ */
 export function einsum(tensors, equation, kind) {
   const [left = "", right = ""] = equation.split("->");
   const labels = left.split(",").map((word) => [...word]);
@@ -252,10 +259,12 @@ export function take(table, index, kind) {
 export function gather(x, index, dim, kind) {
   const along = x.dim(dim);
   const shape = broadcast([index.shape, x.shape.map((size, other) => (other === along ? 1 : size))]);
-  const [step, steps] = [at(x.strides, along), x.expand(shape.map((size, other) => (other === along ? -1 : size))).strides];
+  const step = at(x.strides, along);
+  const steps = x.expand(shape.map((size, other) => (other === along ? -1 : size))).strides;
+  const across = steps.map((size, other) => (other === along ? 0 : size));
   const out = Tensor.full(shape, kind);
   let i = 0;
-  walk(shape, [strideOver(index, shape), steps.map((s, other) => (other === along ? 0 : s))], [index.offset, x.offset], ([from = 0, to = 0]) => {
+  walk(shape, [strideOver(index, shape), across], [index.offset, x.offset], ([from = 0, to = 0]) => {
     out.data[i++] = Number(x.data[to + Number(index.data[from]) * step]);
   });
   return out;
