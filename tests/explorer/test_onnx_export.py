@@ -1,4 +1,4 @@
-"""A model as ONNX: onnxruntime answers as PyTorch does, in both forms, and what cannot be done is said in a sentence."""
+"""A model as ONNX: onnxruntime answers as PyTorch does, in both forms; what cannot be done is said in a sentence."""
 
 import re
 from importlib.util import find_spec
@@ -65,7 +65,7 @@ def test_what_differs_from_pytorch_is_not_written(tmp_path: Path, monkeypatch: p
 @needs_onnx
 def test_a_sequence_whose_work_depends_on_its_length_is_refused(tmp_path: Path):
     model = Case("lstm").build(dtype=torch.float32, n_layers=1)
-    with pytest.raises(UserError, match="Whole sequences of lstm cannot be exported.*give --form step"):
+    with pytest.raises(UserError, match=r"Whole sequences of lstm cannot be exported.*give --form step"):
         export_onnx(model, tmp_path / "lstm.onnx", "sequence")
     assert list(tmp_path.iterdir()) == []
 

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from mapformers.errors import require
 from mapformers.lie.generators import n_generators
-from mapformers.ops.conjunctive_attention import conjunctive_reference
+from mapformers.ops import conjunctive_attention, contextual_attention, rotation_products, selective_scan, stack_rnn
+from mapformers.ops import lstm as lstm_operator
 from mapformers.ops.recurrent_cells import cell_step
-from mapformers.ops.selective_scan import _one_step
 from mapformers.ops.visibility import Visibility
 
 TERMS, HALVINGS = 12, 10  # of the exponential of a matrix: exact in float64 up to a norm of a few hundred
@@ -46,13 +47,17 @@ def _visibility(length: int, *settings: Any) -> Visibility:
     return (OneQuery if length == 1 else Visibility)(*settings)
 
 
+def _require_one(length: int) -> None:
+    require(length == 1, "This form is that of a single token.")
+
+
 def conjunctive(
     q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, documents: Tensor | None, real: Tensor | None,
     scale: float, start: int, self_key: bool, causal: bool,
 ) -> Tensor:  # fmt: skip
     visibility = _visibility(q.shape[1], start, self_key, causal, documents, real)
     each = (t.unsqueeze(1) for t in (q, k, q_place, k_place, v))
-    return conjunctive_reference(*each, scale, visibility).squeeze(1)
+    return conjunctive_attention.conjunctive_reference(*each, scale, visibility).squeeze(1)
 
 
 def contextual(
@@ -72,25 +77,28 @@ def contextual(
     return torch.where(allowed, logits, -math.inf).softmax(dim=-1) @ v
 
 
-def selective_scan(
+def scan_one(
     delta: Tensor, rate: Tensor | None, omega: Tensor | None, v: Tensor, b: Tensor, c: Tensor, start: Tensor,
     reset: Tensor | None, chunk: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    y, last = _one_step(delta, rate, omega, v, b, c, start, reset)
+    _require_one(v.shape[1])
+    y, last = selective_scan._one_step(delta, rate, omega, v, b, c, start, reset)
     return y, last, start.unsqueeze(1)
 
 
-def lstm(
+def lstm_one(
     z: Tensor, weight: Tensor, h: Tensor, c: Tensor, keep: Tensor | None, real: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
+    _require_one(z.shape[0])
     h, c = cell_step("lstm", z[0] + h @ weight.T, c)
     return h.unsqueeze(0), c.unsqueeze(0), torch.zeros_like(z)
 
 
-def stack_rnn(
+def stack_one(
     z: Tensor, weight: Tensor, acting: Tensor, bias: Tensor, h: Tensor, c: Tensor, stack: Tensor, keep: Tensor | None,
     real: Tensor | None, controller: str,
 ) -> tuple[Tensor, ...]:  # fmt: skip
+    _require_one(z.shape[0])
     _, n_stacks, _, width = stack.shape
     seen = torch.cat((h, stack[:, :, 0].flatten(1)), dim=-1)
     h, c = cell_step(controller, z[0] + seen @ weight.T, c)
@@ -105,6 +113,7 @@ def stack_rnn(
 
 def accumulate(theta: Tensor, n: int) -> Tensor:
     """What only makes the gradient and the steps after it faster; :func:`apply` does without."""
+    _require_one(theta.shape[2] * theta.shape[3])
     shape = (4, n - 2) if n in (3, 4) else (n, n)
     return theta.new_zeros(*shape, *theta.shape[1:])
 
@@ -152,19 +161,19 @@ def _skew(theta: Tensor, n: int) -> Tensor:
 
 def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """Of the systems that `path` makes of a single token: one row, whose diagonal is 1."""
-    assert a.shape[-1] == 1 and unitriangular and left
+    _require_one(a.shape[-1])
+    assert unitriangular and left
     return b.clone()
 
 
-_ops = torch.ops
 TABLE: dict[Any, Callable[..., Any]] = {
     torch.linalg.solve_triangular: solve_triangular,
-    _ops.mapformers.conjunctive_attention.default: conjunctive,
-    _ops.mapformers.contextual_attention.default: contextual,
-    _ops.mapformers.selective_scan.default: selective_scan,
-    _ops.mapformers.lstm.default: lstm,
-    _ops.mapformers.stack_rnn.default: stack_rnn,
-    _ops.mapformers.accumulate_rotations.default: accumulate,
-    _ops.mapformers.apply_rotations.default: apply,
-    _ops.mapformers.rotation_at.default: rotation_at,
+    conjunctive_attention._attend._opoverload: conjunctive,
+    contextual_attention._attend._opoverload: contextual,
+    selective_scan._scan._opoverload: scan_one,
+    lstm_operator._lstm._opoverload: lstm_one,
+    stack_rnn._run._opoverload: stack_one,
+    rotation_products.accumulate._opoverload: accumulate,
+    rotation_products.apply._opoverload: apply,
+    rotation_products.rotation_at._opoverload: rotation_at,
 }

@@ -21,6 +21,7 @@ from mapformers.modules.attention import Projections
 from mapformers.modules.context import Context, Past, map_tensors
 from mapformers.modules.movement import find_movements
 
+LONGEST = 2**31  # a size without a bound is at least that
 OBSERVABLES = ("delta_in", "coordinate", "theta", "attention")
 TRACED_BATCH, TRACED_PAST = 3, 7  # as a compiler takes sizes of 0 and 1 for special ones
 
@@ -133,12 +134,14 @@ def export_step(step: StreamingStep, batch_size: int | None = 1) -> ExportedProg
 
 
 def require_open(program: ExportedProgram, sizes: Sequence[Mapping[int, Any]]) -> None:
-    """Refuse a graph in which a size that was to stay open has become a number."""
+    """Refuse a graph in which a size that was to stay open has become a number, or is bounded."""
     given = program.graph_signature.user_inputs
     nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
     for node, dims in zip(nodes, sizes, strict=True):
         fixed = [dim for dim in dims if isinstance(node.meta["val"].shape[dim], int)]
         require(not fixed, "The model works only with the batch size or the length that it was traced with.")
+    bounded = [found.upper for found in program.range_constraints.values() if found.upper < LONGEST]
+    require(not bounded, f"The model was traced in a way that holds only up to a size of {bounded}.")
 
 
 @contextmanager
