@@ -119,7 +119,15 @@ def _translate(program: ExportedProgram, inputs: list[str], outputs: list[str]) 
             program, (), dynamo=True, input_names=inputs, output_names=outputs, external_data=False, verbose=False
         )
     assert made is not None
-    content: bytes = made.model_proto.SerializeToString()
+    return _without_notes(made.model_proto)
+
+
+def _without_notes(model: Any) -> bytes:
+    """The model without where in whose files each node was traced."""
+    graph = model.graph
+    for noted in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        del noted.metadata_props[:]
+    content: bytes = model.SerializeToString()
     return content
 
 

@@ -79,9 +79,9 @@ class StreamingStep(nn.Module):
         model, notes = self.model, []
         x, stream, after = model.embedding(given["token"]), None, []
         for layer, layer_state in zip(model.layers, state):
-            context.recording = {}
-            notes.append(context.recording)
+            context.recording = {} if self.observables else None
             x, stream, layer_state = layer(x, stream, layer_state, context)
+            notes.append(context.recording or {})
             after.append(layer_state)
         named = {"logits": model.head(model.norm(x))}
         named |= {} if visible is None else {"visible": context.real()}

@@ -60,7 +60,12 @@ class StreamState(NamedTuple):
 
     def _device(self) -> torch.device:
         devices: list[torch.device] = []
-        self._with(lambda tensor: (devices.append(tensor.device), tensor)[1])
+
+        def look(tensor: Tensor) -> Tensor:
+            devices.append(tensor.device)
+            return tensor
+
+        self._with(look)
         return devices[0]
 
     def rows(self, index: Tensor | slice | list[int]) -> "StreamState":
