@@ -166,8 +166,15 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
     return b.clone()
 
 
+def argsort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """Of the actions of a single token: there is nothing to sort."""
+    _require_one(x.shape[dim])
+    return torch.zeros_like(x, dtype=torch.long)
+
+
 TABLE: dict[Any, Callable[..., Any]] = {
     torch.linalg.solve_triangular: solve_triangular,
+    torch.Tensor.argsort: argsort,
     conjunctive_attention._attend._opoverload: conjunctive,
     contextual_attention._attend._opoverload: contextual,
     selective_scan._scan._opoverload: scan_one,

@@ -226,16 +226,6 @@ def _flip(out: Result, x: Any, dims: Sequence[int]) -> Name:
     return out.emit("flip", x, dims=list(dims))
 
 
-@lowers("sort.stable", "argsort.stable")
-def _sort(out: Result, x: Any, *others: Any, **options: Any) -> Any:
-    """Of a single token alone, where there is nothing to sort."""
-    single = not isinstance(out.meta, list | tuple)
-    shape = (out.meta if single else out.meta[0]).shape
-    assert shape[-1] == 1
-    order = out.emit("full", shape=[int(size) for size in shape], value=0, dtype=torch.int64)
-    return order if single else [x, order]
-
-
 @lowers("gather.default")
 def _gather(out: Result, x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Name:
     return out.emit("gather", x, index, dim=dim)
