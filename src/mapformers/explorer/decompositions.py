@@ -56,8 +56,8 @@ def conjunctive(
     scale: float, start: int, self_key: bool, causal: bool,
 ) -> Tensor:  # fmt: skip
     visibility = _visibility(q.shape[1], start, self_key, causal, documents, real)
-    each = (t.unsqueeze(1) for t in (q, k, q_place, k_place, v))
-    return conjunctive_attention.conjunctive_reference(*each, scale, visibility).squeeze(1)
+    q, k, q_place, k_place, v = (t.unsqueeze(1) for t in (q, k, q_place, k_place, v))
+    return conjunctive_attention.conjunctive_reference(q, k, q_place, k_place, v, scale, visibility).squeeze(1)
 
 
 def contextual(
@@ -172,9 +172,21 @@ def argsort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = F
     return torch.zeros_like(x, dtype=torch.long)
 
 
+def one_hot(x: Tensor, num_classes: int) -> Tensor:
+    return (x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).long()
+
+
+def take_along_dim(x: Tensor, index: Tensor, dim: int) -> Tensor:
+    shape = list(x.shape)
+    shape[dim] = index.shape[dim]
+    return x.gather(dim, index.expand(shape))
+
+
 TABLE: dict[Any, Callable[..., Any]] = {
     torch.linalg.solve_triangular: solve_triangular,
     torch.Tensor.argsort: argsort,
+    torch.Tensor.take_along_dim: take_along_dim,
+    torch.nn.functional.one_hot: one_hot,
     conjunctive_attention._attend._opoverload: conjunctive,
     contextual_attention._attend._opoverload: contextual,
     selective_scan._scan._opoverload: scan_one,

@@ -399,16 +399,6 @@ def _repeat_interleave(out: Result, x: Any, n: int, dim: int, output_size: Any =
     return out.emit("flatten", repeated, first=dim, last=dim + 1)
 
 
-@lowers("one_hot.default")
-def _one_hot(out: Result, x: Any, n: int) -> Name:
-    return out.emit("one_hot", x, n=n)
-
-
-@lowers("take_along_dim.default")
-def _take_along_dim(out: Result, x: Any, index: Any, dim: int) -> Name:
-    return out.emit("gather", x, index, dim=dim)
-
-
 @lowers("linalg_vector_norm.default")
 def _vector_norm(
     out: Result, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None

@@ -94,6 +94,7 @@ def export_sequence(model: Decoder) -> ExportedProgram:
         with traced_plainly():
             program = torch.export.export(WholeSequence(model), (tokens,), dynamic_shapes=sizes, strict=False)
         require_open(program, sizes)
+        _require_same_at_length(program, model)
         return program
     except Exception as error:  # of many kinds: whatever in a model fixes the length
         names = ", ".join(dict.fromkeys(layer.name for layer in model.config.layers))
@@ -101,6 +102,13 @@ def export_sequence(model: Decoder) -> ExportedProgram:
             f"Whole sequences of {names} cannot be exported, because their work depends on the length; "
             "give --form step, which every model has."
         ) from error
+
+
+def _require_same_at_length(program: ExportedProgram, model: Decoder) -> None:
+    """Run the graph itself on a sequence longer than any that was traced: it may hold only up to some length."""
+    tokens = _tokens(model, LONGER)
+    difference = _difference(program.module()(tokens), model(tokens))
+    require(difference <= TOLERANCE, f"At another length the graph differs by {difference:.1e}.")
 
 
 def _step_names(step: StreamingStep) -> tuple[list[str], list[str]]:

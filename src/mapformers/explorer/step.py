@@ -138,7 +138,7 @@ def require_open(program: ExportedProgram, sizes: Sequence[Mapping[int, Any]]) -
     given = program.graph_signature.user_inputs
     nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
     for node, dims in zip(nodes, sizes, strict=True):
-        fixed = [dim for dim in dims if isinstance(node.meta["val"].shape[dim], int)]
+        fixed = [dim for dim in dims if str(node.meta["val"].shape[dim]).isdecimal()]  # a number, or a symbol for one
         require(not fixed, "The model works only with the batch size or the length that it was traced with.")
     bounded = [found.upper for found in program.range_constraints.values() if found.upper < LONGEST]
     require(not bounded, f"The model was traced in a way that holds only up to a size of {bounded}.")

@@ -12,7 +12,7 @@ import { rowMajor, same, strideOver, take, walk } from "./tensors.js";
 /**
  * @typedef {{op: string, in: Item[], out: string, dtype?: Kind, dim?: number, dims?: number[], keepdim?: boolean,
  *   shape?: Item[], sizes?: Item[], start?: Item, end?: Item | null, index?: Item, value?: Item, eps?: number,
- *   equation?: string, first?: number, last?: number, pad?: number[], diagonal?: Item, n?: number}} Node
+ *   equation?: string, first?: number, last?: number, pad?: number[], diagonal?: Item}} Node
  */
 /** @typedef {Tensor | number} Value */
 /** @typedef {(inputs: Value[], node: Node, size: (item: Item) => number) => Value} Operation */
@@ -253,12 +253,6 @@ export const OPERATIONS = {
     const [diagonal, rank] = [size(node.diagonal ?? 0), whole.shape.length];
     const mask = byIndex(whole, (index) => Number(at(index, rank - 1) <= at(index, rank - 2) + diagonal), "bool");
     return tensor(OPERATIONS["where"]?.([mask, whole, 0], node, size));
-  },
-  one_hot: ([x], node) => {
-    const index = tensor(x).whole();
-    const out = Tensor.full([...index.shape, node.n ?? 0], kindOf(node));
-    index.data.forEach((place, i) => (out.data[i * (node.n ?? 0) + place] = 1));
-    return out;
   },
 };
 
