@@ -15,7 +15,7 @@ FLOOR = ("errors", "files", "modes", "seeding", "config", "registry", "plugins",
 # From the floor up: a room may import those before it.
 ROOMS = (
     "floor", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training", "lm",
-    "hf", "analysis", "reports", "recipes", "launch", "benchmarks", "cli",
+    "hf", "analysis", "explorer", "reports", "recipes", "launch", "benchmarks", "cli",
 )  # fmt: skip
 
 

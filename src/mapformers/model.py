@@ -13,9 +13,9 @@ from torch.utils.checkpoint import checkpoint
 from mapformers.config import from_dict, to_dict
 from mapformers.errors import describe, require, unknown
 from mapformers.modes import in_eval_mode
-from mapformers.modules.context import EMPTY_PAST, Context, StreamState
+from mapformers.modules.context import EMPTY_PAST, Context, StreamState, map_tensors
 from mapformers.modules.layer import LAYERS, RMSNorm, linear
-from mapformers.modules.mixer import LayerShape, head_size
+from mapformers.modules.mixer import LayerShape, head_size, require_size
 from mapformers.modules.observables import Observed
 
 LayerSpec = str | tuple[str, Mapping[str, Any]]
@@ -222,6 +222,7 @@ class Decoder(nn.Module):
         ``state``: what an earlier call returned; these tokens then follow those.
         """
         context = self._context(tokens, reset, padding_mask, state, keeps_state=return_state)
+        state = state if context.past.length else None
         x, layer_states, _ = self.read(self.embedding(tokens), context, state)
         logits = self.head(x)
         if not return_state:
@@ -236,13 +237,20 @@ class Decoder(nn.Module):
         reset: Tensor | None = None,
         padding_mask: Tensor | None = None,
         state: StreamState | None = None,
+        movement_scale: Tensor | None = None,
+        temperature: float | None = None,
     ) -> Observed:
         """Look inside: for each layer, those of :data:`~mapformers.modules.observables.OBSERVABLES` that it has.
 
         ``.logits`` is what the model answered, and ``.state`` what to go on from: ``observe(more, state=seen.state)``.
+
+        One can also intervene: ``movement_scale`` (B, L) multiplies the movement Δ_in of every token, ``temperature``
+        divides all attention logits, and a state may hide tokens (:meth:`StreamState.hiding`).
         """
         with in_eval_mode(self):
             context = self._context(tokens, reset, padding_mask, state, keeps_state=True)
+            context.movement_scale, context.temperature = movement_scale, temperature
+            state = state if context.past.length else None
             x, layer_states, notes = self.read(self.embedding(tokens), context, state, record=True)
             return Observed(notes, self.head(x), self.state_after(context, layer_states))
 
@@ -257,6 +265,23 @@ class Decoder(nn.Module):
         self._check_tokens(tokens, state)
         past = EMPTY_PAST if state is None else state.past
         return Context.of(tokens, reset=reset, padding_mask=padding_mask, past=past, keeps_state=keeps_state)
+
+    @torch.no_grad()
+    def empty_state(self, batch_size: int = 1) -> StreamState:
+        """The state before the first token: as good as None, but with every tensor that a later state has.
+
+        Padding moves nothing and is never seen. So this is the state after some padding, less what is remembered of
+        the padding itself: along whatever dimension a tensor grows from token to token, it is empty.
+        """
+        require_size("batch_size", batch_size)
+        shorter, longer = (self._read_padding(batch_size, length) for length in (1, 2))
+        return StreamState(EMPTY_PAST, map_tensors(_before_all, shorter, longer), batch_size, self.config)
+
+    def _read_padding(self, batch_size: int, length: int) -> tuple[Any, ...]:
+        tokens = torch.zeros(batch_size, length, dtype=torch.long, device=self.embedding.weight.device)
+        nothing = torch.zeros_like(tokens, dtype=torch.bool)
+        with in_eval_mode(self):
+            return self(tokens, padding_mask=nothing, return_state=True)[1].layers
 
     def read(
         self,
@@ -311,6 +336,14 @@ class Decoder(nn.Module):
                 isinstance(state, StreamState), "The state is of another model; give the one that this model returned."
             )
             state.require_fit(tokens.shape[0], self.config)
+
+
+def _before_all(shorter: Tensor, longer: Tensor) -> Tensor:
+    """What a tensor was before the first token, from what it is after some padding and after some more."""
+    for dim, (size, later_size) in enumerate(zip(shorter.shape, longer.shape)):
+        if size != later_size:
+            return shorter.narrow(dim, 0, 0).clone()
+    return shorter.clone()
 
 
 def _call(layer: nn.Module, *inputs: Any) -> Any:

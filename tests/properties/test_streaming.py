@@ -23,7 +23,7 @@ from helpers import (
     assert_same,
     draw_tokens,
 )
-from mapformers.modules.context import StreamState, _map_tensors
+from mapformers.modules.context import StreamState, map_tensors
 from mapformers.modules.memory import NAME, SMALLEST, Room, append
 
 each_and_hybrid = pytest.mark.parametrize("case", [*CASES, HYBRID, EVERYTHING], ids=str)
@@ -45,7 +45,7 @@ def one_by_one(model: Any, tokens: Tensor, state: StreamState | None = None) -> 
 
 def tensors(state: Any) -> list[Tensor]:
     found: list[Tensor] = []
-    _map_tensors((state.past, state.layers), lambda tensor: found.append(tensor) or tensor)
+    map_tensors(lambda tensor: found.append(tensor) or tensor, (state.past, state.layers))
     return found
 
 

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "report": ("report", "main", "print a table of the paper beside ours"),
     "collect": ("collect", "main", "rebuild a table's record from run folders"),
     "confirm": ("confirm", "main", "keep recorded runs after a change that changes nothing they compute"),
+    "export": ("export", "main", "a trained run as an ONNX file"),
     "lm": ("lm", "main", "language models: prepare text, train, generate"),
     "bench": ("bench", "main", "throughput of every layer on this machine"),
     "doctor": ("doctor", "main", "what is installed, which device is used, what is missing"),

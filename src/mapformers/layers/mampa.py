@@ -183,7 +183,7 @@ class PathMAmPa(MAmPa):
 
     def moved(self, u: Tensor, context: Context) -> Tensor:
         """Δ_in of every token (B, L, H, r), 0 where it is padding."""
-        moved = self.path.movement(u)
+        moved = self.path.movement(u, context)
         return moved if context.padding_mask is None else moved.masked_fill(~context.padding_mask[..., None, None], 0.0)
 
 

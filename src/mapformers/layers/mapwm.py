@@ -78,7 +78,7 @@ class MapWM(Mixer):
             state = Memory(**remember(state, keys=k, values=v), coordinate=reached)
             return self.heads.merge(self.heads.attend(q, state.keys, state.values, context)), state
         past_faded = None if state is None else state.faded
-        faded = integrate_fading(self.path.movement(x), self.rate_log, past_faded, context)
+        faded = integrate_fading(self.path.movement(x, context), self.rate_log, past_faded, context)
         state = Memory(**remember(state, keys=k, values=v, faded=faded), coordinate=reached)
         assert state.faded is not None
         q, visibility = self.heads.sharpened(q, context), context.visibility(self.options.self_key)
@@ -90,6 +90,7 @@ class MapWM(Mixer):
         self, q: Tensor, k: Tensor, v: Tensor, reached: Tensor, state: LinearMemory | None, context: Context
     ) -> tuple[Tensor, LinearMemory]:
         """Linear attention; padding neither writes nor reads."""
+        q = self.heads.sharpened(q, context)
         if context.padding_mask is not None:
             q, k = (t * context.padding_mask[:, None, :, None] for t in (q, k))
         start = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]) if state is None else state.written

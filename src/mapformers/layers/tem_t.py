@@ -112,6 +112,7 @@ class TemT(Mixer):
     def _recall(self, q: Tensor, memory: TemMemory, context: Context) -> Tensor:
         scale, visible = self.heads.scale, self.visible(memory.observed, context)
         q = self.heads.sharpen(q, self.n_keys(visible))
+        q = q if context.temperature is None else q / context.temperature
         found = visible.any(dim=-1, keepdim=True)
         shown = visible | ~found  # no row may be empty: who has nothing to see is shown everything, and told nothing
         if context.recording is not None:

@@ -22,7 +22,7 @@ def rotate(theta: Tensor, *vectors: Tensor) -> tuple[Tensor, ...]:
     angle; a result has the dtype of its x.
     """
     cos, sin = theta.cos(), theta.sin()
-    if theta.shape[-2:-1] == (1,) and len({x.shape for x in vectors}) == 1:  # one token: all vectors in one go
+    if theta.shape[-2:-1] == (1,) and all(x.shape == vectors[0].shape for x in vectors):  # one token: all at once
         together = torch.stack(vectors)
         missing = (1,) * (theta.dim() + 1 - together.dim())
         return _rotate(together.reshape(len(vectors), *missing, *vectors[0].shape), cos, sin).unbind(0)

@@ -1,6 +1,6 @@
 """What a layer is told about the sequence besides its activations: documents, padding, the past."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -44,6 +44,30 @@ class StreamState(NamedTuple):
         require(isinstance(device, str | torch.device), f"A state is moved to a device, not to {device!r}.")
         return self._with(lambda tensor: tensor.to(device))
 
+    def hiding(self, positions: Sequence[int]) -> "StreamState":
+        """The same state with some past tokens (counted from 0) hidden: no later query sees their keys."""
+        length = self.past.length
+        wrong = [position for position in positions if not 0 <= position < length]
+        require(not wrong, f"The state has read {length} tokens, counted from 0; {wrong} cannot be hidden.")
+        if not positions:
+            return self
+        real = self.past.real
+        if real is None:
+            real = torch.ones(self.batch_size, length, dtype=torch.bool, device=self._device())
+        seen = torch.ones(length, dtype=torch.bool, device=real.device)
+        seen[list(positions)] = False
+        return self._replace(past=self.past._replace(real=real & seen))
+
+    def _device(self) -> torch.device:
+        devices: list[torch.device] = []
+
+        def look(tensor: Tensor) -> Tensor:
+            devices.append(tensor.device)
+            return tensor
+
+        self._with(look)
+        return devices[0]
+
     def rows(self, index: Tensor | slice | list[int]) -> "StreamState":
         """The state of some sequences of the batch: a beam that goes on, a request that is not finished."""
         listed = isinstance(index, list | slice) or (isinstance(index, Tensor) and index.dim() == 1)
@@ -65,15 +89,18 @@ class StreamState(NamedTuple):
         )
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> "StreamState":
-        return self._replace(past=_map_tensors(self.past, change), layers=_map_tensors(self.layers, change))
+        return self._replace(past=map_tensors(change, self.past), layers=map_tensors(change, self.layers))
 
 
-def _map_tensors(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Change every tensor of nested tuples; every tensor of a state has the batch as its first dimension."""
+def map_tensors(change: Callable[..., Tensor], state: Any, *others: Any) -> Any:
+    """Change every tensor of nested tuples, given those at its place in others that are built alike.
+
+    Every tensor of a state has the batch as its first dimension.
+    """
     if isinstance(state, Tensor):
-        return change(state)
+        return change(state, *others)
     if isinstance(state, tuple):
-        parts = [_map_tensors(part, change) for part in state]
+        parts = [map_tensors(change, *alike) for alike in zip(state, *others, strict=True)]
         return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
     return state
 
@@ -86,6 +113,8 @@ class Context:
     ``tokens`` (B, L): the ids, for layers that are told which tokens act. ``causal``: no token sees a later one.
     ``recording``: when it is a dict, layers note what can be looked at in it (see :meth:`note`).
     ``keeps_state``: layers return what they remember; otherwise None, because nobody goes on from there.
+    ``movement_scale``: multiplies every movement Δ_in; a number, or (B, L). ``temperature``: divides all attention
+    logits once more. Both are for whoever intervenes in a trained model, and None otherwise.
     """
 
     batch_size: int
@@ -98,6 +127,8 @@ class Context:
     causal: bool = True
     recording: dict[str, Tensor] | None = None
     keeps_state: bool = True
+    movement_scale: Tensor | None = None
+    temperature: Tensor | float | None = None
     _masks: dict[bool, Tensor] = field(default_factory=dict)
     _shared: dict[Any, Any] = field(default_factory=dict)
     _layout: DocumentLayout | None = None
@@ -207,7 +238,9 @@ class Context:
         """The rule by which queries of this chunk see keys."""
         if self.is_undivided:
             return Visibility(self.past.length, self_key, self.causal)
-        return Visibility(self.past.length, self_key, self.causal, self.documents(), self.real())
+        one_document = self.reset is None and self.past.document is None
+        documents = None if one_document else self.documents()
+        return Visibility(self.past.length, self_key, self.causal, documents, self.real())
 
     def document_layout(self) -> DocumentLayout:
         """Where the documents of packed sequences are."""

@@ -9,6 +9,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mapformers import lie
 from mapformers.modules.context import Context
@@ -26,6 +27,6 @@ def fading_of(movement: Tensor, rate_log: Tensor) -> Tensor:
 def integrate_fading(movement: Tensor, rate_log: Tensor, faded: Tensor | None, context: Context) -> Tensor:
     """How much has faded at each token, (B, H, L, n_b) float64; ``faded`` (B, H, S, n_b) is that of the past."""
     with torch.autocast(movement.device.type, enabled=False):
-        initial = None if faded is None else faded[:, :, -1]
+        initial = None if faded is None else pad(faded, (0, 0, 1, 0))[:, :, -1]  # of the last token; 0 of an empty past
         fading = fading_of(movement, rate_log)
         return lie.integrate(fading, initial=initial, mask=context.padding_mask).transpose(1, 2)

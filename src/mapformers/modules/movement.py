@@ -41,16 +41,23 @@ class Movement(nn.Module):
         self.w_in = nn.Parameter(torch.randn(shape.n_heads * size, shape.d_model) / shape.d_model)
         self.register_buffer("mean", torch.zeros(shape.n_heads, size))
 
-    def movement(self, x: Tensor) -> Tensor:
-        """(B, L, d_model) -> Δ_in (B, L, H, size), in float32 or better whatever autocast is doing around it."""
+    def movement(self, x: Tensor, context: Context | None = None) -> Tensor:
+        """(B, L, d_model) -> Δ_in (B, L, H, size), in float32 or better whatever autocast is doing around it.
+
+        Where the context has a ``movement_scale``, times that.
+        """
         wide = torch.promote_types(x.dtype, torch.float32)
         with without_autocast(x.device):
             delta_in = nn.functional.linear(x.to(wide), self.w_in.to(wide))
-        return delta_in.unflatten(-1, (self.n_heads, self.size)) - self.mean
+        delta_in = delta_in.unflatten(-1, (self.n_heads, self.size)) - self.mean
+        scale = None if context is None else context.movement_scale
+        if scale is None:
+            return delta_in
+        return delta_in * (scale if scale.dim() == 0 else scale[..., None, None]).to(delta_in.dtype)
 
     def integrated_movement(self, x: Tensor, context: Context) -> Tensor:
         """Δ_in as it enters the integral: adjusted while training says so."""
-        delta_in = self.movement(x)
+        delta_in = self.movement(x, context)
         return self.adjust(self, delta_in, context) if self.is_adjusted and self.adjust is not None else delta_in
 
     @property

@@ -95,7 +95,8 @@ class ProductIntegrator(Movement):
 
         Mostly ω can go into W_in, and one product of matrices writes the angles where they are wanted.
         """
-        if self.w_out is not None or self.is_adjusted or context.padding_mask is not None:
+        changed = self.is_adjusted or context.padding_mask is not None or context.movement_scale is not None
+        if self.w_out is not None or changed:
             theta = time_blocks.cut(self.angles(x, context)).permute(4, 3, 5, 0, 1, 2)  # (K, H, n_b, S, T, B)
             return theta.flatten(1, 2).contiguous()
         if context.recording is not None:

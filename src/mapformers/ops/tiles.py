@@ -30,7 +30,7 @@ def tiles(like: Tensor, n_keys: int, visibility: Visibility) -> Iterator[Tile]:
     n_together = max(1, n_logits // (n_rows * n_keys))
     blocks = [slice(first, min(first + n_rows, length)) for first in range(0, length, n_rows)][::-1]
     reach = [visibility.start + rows.stop if visibility.causal else n_keys for rows in blocks]
-    divided = visibility.documents is not None
+    divided = visibility.documents is not None or visibility.real is not None
     # Of one causal document only the square on the diagonal is partly hidden: every earlier key is seen.
     squares = [
         ~visibility._replace(documents=None, real=None).mask(rows, end, like.device)[

@@ -37,7 +37,7 @@ class Visibility(NamedTuple):
 
         ``batch`` picks some sequences.
         """
-        device = device if self.documents is None else self.documents.device
+        device = next((flag.device for flag in (self.documents, self.real) if flag is not None), device)
         here = slice(self.start + rows.start, self.start + rows.stop)
         query = torch.arange(here.start, here.stop, device=device).unsqueeze(1)
         key = torch.arange(n_keys, device=device)
@@ -45,26 +45,36 @@ class Visibility(NamedTuple):
             allowed = key <= query if self.self_key else key < query
         else:
             allowed = torch.ones_like(key <= query) if self.self_key else key != query
-        if self.documents is not None and self.real is not None:
-            which = slice(None) if batch is None else batch
-            documents, real = self.documents[which], self.real[which]
-            same = documents[:, here, None] == documents[:, None, :n_keys]
-            allowed = allowed & same & real[:, here, None] & real[:, None, :n_keys]
+        which = slice(None) if batch is None else batch
+        if self.documents is not None:
+            documents = self.documents[which]
+            allowed = allowed & (documents[:, here, None] == documents[:, None, :n_keys])
+        if self.real is not None:
+            real = self.real[which]
+            allowed = allowed & real[:, here, None] & real[:, None, :n_keys]
         return allowed | ((query == key) & ~allowed.any(dim=-1, keepdim=True))
 
     def n_keys(self, length: int, device: torch.device | None = None) -> Tensor:
         """How many keys each of ``length`` queries sees, (B or 1, length): the row sums of the mask, without it."""
-        if self.documents is None or self.real is None:
+        if self.documents is None and self.real is None:
             query = torch.arange(self.start, self.start + length, device=device).unsqueeze(0)
             seen = query + 1 if self.causal else torch.full_like(query, self.start + length)
             return (seen if self.self_key else seen - 1).clamp(min=1)
         # Numbers of documents only grow, so each is one stretch; count the real tokens in the part of it that is seen.
-        before = torch.nn.functional.pad(self.real.long().cumsum(dim=1), (1, 0))
-        documents, here = self.documents.contiguous(), slice(self.start, self.start + length)
-        first = torch.searchsorted(documents, documents[:, here].contiguous())
-        last = torch.searchsorted(documents, documents[:, here].contiguous(), right=True)
+        real, here = self.real, slice(self.start, self.start + length)
+        if real is None:
+            assert self.documents is not None
+            real = torch.ones_like(self.documents, dtype=torch.bool)
+        before = torch.nn.functional.pad(real.long().cumsum(dim=1), (1, 0))
+        if self.documents is None:
+            first = torch.zeros_like(before[:, here])
+            last = torch.full_like(first, real.shape[1])
+        else:
+            documents = self.documents.contiguous()
+            first = torch.searchsorted(documents, documents[:, here].contiguous())
+            last = torch.searchsorted(documents, documents[:, here].contiguous(), right=True)
         if self.causal:
             last = torch.arange(here.start + 1, here.stop + 1, device=last.device).expand_as(last)
         seen = before.gather(1, last) - before.gather(1, first)
         seen = seen if self.self_key else seen - 1
-        return torch.where(self.real[:, here], seen, 1).clamp(min=1)
+        return torch.where(real[:, here], seen, 1).clamp(min=1)
