@@ -15,7 +15,7 @@ from mapformers.runs.run import Run, load
 from mapformers.tasks import Task
 
 MAX_MODELS = 2
-PLAYER_SEQUENCES = 64
+PLAYER_SEQUENCES = 32
 WORDS = {
     **{"mapwm": "MapWM", "mapem": "MapEM", "mapwm-nc": "MapWM-NC", "mapem-nc": "MapEM-NC", "rope": "RoPE"},
     **{"nope": "NoPE", "cope": "CoPE", "tape": "TAPE", "path": "PaTH", "mamba": "Mamba", "mamba2": "Mamba-2"},
@@ -37,16 +37,19 @@ class Exhibit:
     def models(self) -> list[Decoder]:
         return [run.model for run in self.runs if isinstance(run.model, Decoder)]
 
-    def about(self, with_players: bool = True) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """All that the page is told at the start."""
-        task = self.task
-        scores = player_scores(task, None, PLAYER_SEQUENCES) if with_players and task.reference_players else {}
         labels = distinct([label_of(model) for model in self.models])
         return {
-            "task": describe(task),
+            "task": describe(self.task),
             "models": [about_model(run, model, label) for run, model, label in zip(self.runs, self.models, labels)],
-            "players": {name: _figures(found) for name, found in scores.items()},
         }
+
+    def players(self) -> dict[str, Any]:
+        """What rule players score on each split, which takes a few seconds to find out."""
+        task = self.task
+        scores = player_scores(task, None, PLAYER_SEQUENCES) if task.reference_players else {}
+        return {name: _figures(found) for name, found in scores.items()}
 
 
 def open_runs(folders: Sequence[Path]) -> Exhibit:

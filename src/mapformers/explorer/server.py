@@ -10,6 +10,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from typing import Any
@@ -52,8 +53,10 @@ class Explorer:
         self.exhibit, self.task = exhibit, exhibit.task
         self.sessions = [Session(model) for model in exhibit.models]
         self.about = exhibit.about()
+        self.players = cache(exhibit.players)
         self.answers: dict[str, Answer] = {
             "about": lambda asked: self.about,
+            "players": lambda asked: self.players(),
             "read": self.read,
             "world": lambda asked: draw_world(self.task, asked.get("split", "iid"), asked.get("seed", 0)),
             "graph": lambda asked: own_graph(self.task, asked.get("world"), 0),

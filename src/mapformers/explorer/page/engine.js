@@ -11,7 +11,7 @@
  *   scores: Record<string, Record<string, number | null>>}} ModelAbout
  * @typedef {{name: string, kind: string, tokens: string[], actions: number[], metric: string, settings: any,
  *   splits: Record<string, any>, empty?: number | null, lag?: number, blank?: number, separator?: number}} TaskAbout
- * @typedef {{task: TaskAbout, models: ModelAbout[], players: Record<string, Record<string, Record<string, number | null>>>}} About
+ * @typedef {{task: TaskAbout, models: ModelAbout[], players?: Record<string, Record<string, Record<string, number | null>>>}} About
  * @typedef {{about: About, live: boolean,
  *   read: (model: number, tokens: number[], options?: Options) => Promise<Seen>,
  *   world: (split: string, seed: number) => Promise<any>,
