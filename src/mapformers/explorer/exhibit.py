@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from mapformers.errors import require
 from mapformers.evaluation import player_scores
 from mapformers.explorer.worlds import describe
 from mapformers.model import Decoder
+from mapformers.modules.movement import PathIntegrator
 from mapformers.runs.run import Run, load
 from mapformers.tasks import Task
 
@@ -72,11 +74,14 @@ def about_model(run: Run, model: Decoder, label: str) -> dict[str, Any]:
     size = min(model.config.vocab_size, 4096)
     notes = model.observe(torch.arange(size).unsqueeze(1))
     layers = []
-    for layer, seen in zip(model.config.layers, notes):
+    for layer, seen, module in zip(model.config.layers, notes, model.layers):
         about: dict[str, Any] = {"name": layer.name, "heads": model.config.n_heads, "observables": sorted(seen)}
         if "delta_in" in seen and seen["delta_in"][0, 0].numel() <= 64:
             about["movements"] = _rounded(seen["delta_in"][:, 0].flatten(1))
             about["rank"] = seen["delta_in"].shape[-1]
+        speeds = speeds_of(module)
+        if speeds is not None:
+            about["speeds"] = [round(speed, 6) for speed in speeds]
         layers.append(about)
     return {
         "label": label,
@@ -87,6 +92,15 @@ def about_model(run: Run, model: Decoder, label: str) -> dict[str, Any]:
         "layers": layers,
         "scores": _figures(run.result.get("splits", {})),
     }
+
+
+def speeds_of(layer: nn.Module) -> list[float] | None:
+    """How fast every rotation block of a layer turns per unit of movement, head after head: ω‖W_out‖."""
+    for module in layer.modules():
+        if isinstance(module, PathIntegrator):
+            speeds: list[float] = (module.w_out * module.omega.unsqueeze(1)).norm(dim=1).flatten().tolist()
+            return speeds
+    return None
 
 
 def label_of(model: Decoder) -> str:

@@ -108,6 +108,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "mapformers", ""
     timeout = 60  # seconds that a connection may stay silent
+    wbufsize, disable_nagle_algorithm = -1, True  # an answer leaves in one piece and at once
 
     def do_GET(self) -> None:
         if not self._is_for_us():

@@ -20,7 +20,14 @@ export function drawClocks(holder, app) {
   const order = angles.map((_, index) => index);
   const speeds = layer.speeds?.slice(from, from + blocks);
   if (speeds) order.sort((a, b) => speeds[b] - speeds[a]);
-  fill(holder, ...order.map((block, rank) => clock(angles[block], then?.[block], rank, blocks, app.shown.model, speeds?.[block])));
+  const columns = 8;
+  const picture = drawn("svg", { viewBox: `-12 -12 ${24 * columns} ${24 * Math.ceil(blocks / columns)}`, role: "img", "aria-label": "The angle of every rotation block" });
+  order.forEach((block, rank) => {
+    const face = clock(angles[block], then?.[block], rank, blocks, app.shown.model, speeds?.[block]);
+    face.setAttribute("transform", `translate(${24 * (rank % columns)} ${24 * Math.floor(rank / columns)})`);
+    picture.append(face);
+  });
+  fill(holder, picture);
   return true;
 }
 
@@ -28,7 +35,7 @@ export function drawClocks(holder, app) {
 function clock(angle, then, rank, blocks, model, speed) {
   const hand = (/** @type {number} */ theta, /** @type {string} */ name) => drawn("line", { class: name, x1: 0, y1: 0, x2: 8.4 * Math.sin(theta), y2: -8.4 * Math.cos(theta) });
   const turn = speed ? `one turn every ${((2 * Math.PI) / speed).toFixed(1)} units of movement` : `number ${rank + 1} of ${blocks}`;
-  const face = drawn("svg", { viewBox: "-11 -11 22 22", class: `clock model-${model}` }, drawn("title", {}, turn), drawn("circle", { cx: 0, cy: 0, r: 10 }));
+  const face = drawn("g", { class: `clock model-${model}` }, drawn("title", {}, turn), drawn("circle", { cx: 0, cy: 0, r: 10 }));
   if (then !== undefined) face.append(hand(then, "then"));
   face.append(hand(angle, "hand"));
   return face;

@@ -15,15 +15,16 @@ export function drawGridView(holder, app) {
   const inPlane = (/** @type {number[]} */ cell) => cell.slice(2).every((value, axis) => value === here[axis + 2]);
   const [x0, y0] = flat(here);
   const tall = world.dims > 1 ? REACH : 2;
-  const cells = [];
+  let ground = "";
   for (let y = y0 - tall; y <= y0 + tall; y++) {
     for (let x = x0 - REACH; x <= x0 + REACH; x++) {
       const inside = world.edges === "torus" || (x >= 0 && x < world.grid && (world.dims > 1 ? y >= 0 && y < world.grid : y === 0));
-      if (inside) cells.push(drawn("rect", { class: "ground", x: x - 0.47, y: -y - 0.47, width: 0.94, height: 0.94, rx: 0.14 }));
+      if (inside) ground += `M${x - 0.47} ${-y - 0.47}h0.94v0.94h-0.94z`;
     }
   }
   const upTo = app.stepAt(app.cursor);
   const tiles = [];
+  const letters = [];
   const drawnKeys = new Set();
   for (let step = upTo; step >= 0; step--) {
     const { place, key, content } = walk.steps[step];
@@ -31,9 +32,10 @@ export function drawGridView(holder, app) {
     const covered = step === upTo && app.isCovered() && !walk.isRevisit(step);
     drawnKeys.add(key);
     tiles.push(tileAt(flat(place), covered ? null : content, task, key));
+    if (!covered) letters.push(letterAt(flat(place), content, task));
   }
   const frame = world.edges === "torus" ? null : wall(world);
-  const group = drawn("g", { class: "camera" }, ...cells, frame, ...tiles, pathLine(app, flat, upTo), ...attentionRings(app, flat, inPlane));
+  const group = drawn("g", { class: "camera" }, drawn("path", { class: "ground", d: ground }), frame, ...tiles, pathLine(app, flat, upTo), ...letters, ...attentionRings(app, flat, inPlane));
   group.append(...nextSteps(app, flat, here));
   group.append(drawn("circle", { class: "walker", cx: x0, cy: -y0, r: 0.2 }));
   if (app.isCovered()) group.append(drawn("text", { class: "question", x: x0 + 0.27, y: -y0 - 0.2 }, "?"));
@@ -44,8 +46,7 @@ export function drawGridView(holder, app) {
   picture.dataset.at = `${x0},${y0}`;
   group.style.transform = `translate(${-oldX}px, ${oldY}px)`;
   fill(holder, picture);
-  void group.getBoundingClientRect();
-  group.style.transform = `translate(${-x0}px, ${y0}px)`;
+  requestAnimationFrame(() => (group.style.transform = `translate(${-x0}px, ${y0}px)`));
   if (world.dims > 2) {
     const others = here.slice(2).map((/** @type {number} */ value, /** @type {number} */ i) => `${"zuv"[i]} = ${value}`);
     picture.append(drawn("text", { class: "slice", x: -REACH - 0.3, y: tall + 0.35 }, `the plane at ${others.join(", ")}`));
@@ -54,10 +55,12 @@ export function drawGridView(holder, app) {
 
 /** @param {number[]} at @param {number | null} content @param {any} task @param {string} key */
 function tileAt([x, y], content, task, key) {
-  const group = drawn("g", { class: `tile ${kindClass(content, task)}`, "data-key": key });
-  group.append(drawn("rect", { x: x - 0.47, y: -y - 0.47, width: 0.94, height: 0.94, rx: 0.14 }));
-  if (content !== null) group.append(drawn("text", { x, y: -y + 0.02 }, task.tokens[content]));
-  return group;
+  return drawn("rect", { class: `tile ${kindClass(content, task)}`, "data-key": key, x: x - 0.47, y: -y - 0.47, width: 0.94, height: 0.94, rx: 0.14 });
+}
+
+/** @param {number[]} at @param {number} content @param {any} task */
+function letterAt([x, y], content, task) {
+  return drawn("text", { class: `tile-letter ${kindClass(content, task)}`, x, y: -y + 0.02 }, task.tokens[content]);
 }
 
 /** The class that colours what a place holds. @param {number | null} content @param {any} task */

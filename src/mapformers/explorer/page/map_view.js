@@ -51,10 +51,10 @@ export function drawMapView(holder, app) {
   const picture = drawn("svg", { viewBox: `${box.x} ${box.y} ${box.size} ${box.size}`, role: "img", "aria-label": mapSentence(app, points, truth) });
   picture.append(gridLines(box));
   if (truth) picture.append(drawn("path", { class: "truth", d: lineThrough(truth), "stroke-width": 2.6 * unit }));
-  picture.append(drawn("path", { class: `track model-${app.shown.model}`, d: lineThrough(points), "stroke-width": 1.1 * unit }));
+  picture.append(drawn("path", { class: `track model-${app.shown.model}`, d: lineThrough(points), "stroke-width": 0.8 * unit }));
   points.forEach(([x, y], index) => {
     if (!index || points.length - index > 160) return;
-    picture.append(drawn("circle", { class: `stop model-${app.shown.model}`, cx: x, cy: -y, r: 1.1 * unit, "data-token": index - 1, "data-key": app.keyAt(index - 1) ?? undefined }));
+    picture.append(drawn("circle", { class: `stop model-${app.shown.model}`, cx: x, cy: -y, r: 0.9 * unit, "data-token": index - 1, "data-key": app.keyAt(index - 1) ?? undefined }));
   });
   picture.append(drawn("circle", { class: "origin", cx: 0, cy: 0, r: 1.4 * unit, "stroke-width": 0.6 * unit }));
   const [hx, hy] = points[points.length - 1];

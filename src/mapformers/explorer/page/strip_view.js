@@ -6,7 +6,7 @@ import { norm } from "./linear.js";
 
 /** @typedef {import("./app.js").App} App */
 
-const SHOWN = 160; // tokens at most: enough to scroll in
+const SHOWN = 96; // tokens at most: enough to scroll in
 
 /** @param {HTMLElement} holder @param {App} app */
 export function drawStrip(holder, app) {
@@ -29,14 +29,16 @@ export function drawStrip(holder, app) {
     chips.push(column);
   }
   if (!tokens.length) chips.push(element("span", { class: "more" }, "Nothing yet."));
-  const before = holder.scrollLeft;
   fill(holder, ...chips);
-  holder.scrollLeft = before;
+  requestAnimationFrame(() => bringIntoView(holder));
+}
+
+/** Scroll the row so far that the token which is looked at can be seen. @param {HTMLElement} holder */
+function bringIntoView(holder) {
   const current = /** @type {HTMLElement | null} */ (holder.querySelector(".chip.now"));
-  if (current) {
-    const left = current.offsetLeft - holder.offsetLeft;
-    if (left < holder.scrollLeft || left > holder.scrollLeft + holder.clientWidth - 60) holder.scrollLeft = left - holder.clientWidth + 120;
-  }
+  if (!current) return;
+  const left = current.offsetLeft - holder.offsetLeft;
+  if (left < holder.scrollLeft || left > holder.scrollLeft + holder.clientWidth - 60) holder.scrollLeft = left - holder.clientWidth + 90;
 }
 
 /** @param {number[] | null} row @param {number} index @param {number} model @param {App} app */
