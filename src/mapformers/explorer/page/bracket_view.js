@@ -6,7 +6,7 @@ import { sigmoid, softmax } from "./engine.js";
 
 /** @typedef {import("./app.js").App} App */
 
-const SHOWN_BRACKETS = 34;
+const MOST_BRACKETS = 34;
 
 /** @param {HTMLElement} holder @param {App} app */
 export function drawBrackets(holder, app) {
@@ -15,10 +15,11 @@ export function drawBrackets(holder, app) {
   const tokens = app.walk.tokens().slice(0, app.cursor + 1);
   const open = openBrackets(tokens, types);
   const heights = depths(tokens, types);
-  const first = Math.max(0, tokens.length - SHOWN_BRACKETS);
+  const count = Math.min(MOST_BRACKETS, Math.max(16, tokens.length));
+  const first = Math.max(0, tokens.length - count);
   const tallest = Math.max(trained + 1, ...heights.slice(first), 5);
   const rise = Math.min(9, 62 / tallest);
-  const x = (/** @type {number} */ index) => 5 + ((index - first + 0.5) * 92) / SHOWN_BRACKETS;
+  const x = (/** @type {number} */ index) => 5 + ((index - first + 0.5) * 92) / count;
   const level = (/** @type {number} */ depth) => 88 - depth * rise;
   const at = (/** @type {number} */ index) => level(Math.max(heights[index], heights[index - 1] ?? 0));
   const picture = drawn("svg", { viewBox: "0 0 122 100", role: "img", "aria-label": stackSentence(app, tokens, open) });

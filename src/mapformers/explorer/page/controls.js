@@ -6,7 +6,7 @@ import { element, fill, part } from "./dom.js";
 
 const ARROW_KEYS = { ArrowRight: 0, ArrowLeft: 1, ArrowUp: 2, ArrowDown: 3, PageUp: 4, PageDown: 5 };
 const SPLIT_WORDS = {
-  iid: "a world as in training", "ood-dense": "smaller and fuller", "ood-sparse": "larger and emptier", "ood-long": "longer", "ood-deep": "deeper",
+  iid: "as in training", "ood-dense": "smaller and fuller", "ood-sparse": "larger and emptier", "ood-long": "longer", "ood-deep": "deeper",
 };
 
 /** The keys of the whole page. @param {App} app @param {() => void} tour */

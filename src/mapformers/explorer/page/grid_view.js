@@ -67,8 +67,9 @@ function letterAt([x, y], content, task) {
 export function kindClass(content, task) {
   if (content === null) return "covered";
   if (content === task.empty) return "empty";
+  if (task.kind === "brackets") return `kind-${(content % task.settings.types) * 5}`;
   const first = task.empty != null ? task.empty + 1 : task.actions.length;
-  return task.actions.includes(content) && task.kind !== "brackets" ? "act" : `kind-${(((content - first) % 16) + 16) % 16}`;
+  return task.actions.includes(content) ? "act" : `kind-${(((content - first) % 16) + 16) % 16}`;
 }
 
 /** @param {any} world */

@@ -6,8 +6,8 @@ import { fitLinear, norm, times, twoDirections } from "./linear.js";
 /** @typedef {import("./app.js").App} App */
 
 /**
- * For a layer that moves on a map, the matrix (2 × r) from its coordinates to a plane: true cells on a grid, one axis
- * per type of bracket, and otherwise the two directions in which its actions differ most.
+ * For a layer that moves on a map, the matrix (2 × r) from its coordinates to a plane: cells on a grid, otherwise the
+ * coordinates themselves or, if there are more than two, the two directions in which its actions differ most.
  * @param {any} layer @param {any} task @param {number} head
  */
 export function planeOf(layer, task, head) {
@@ -17,9 +17,6 @@ export function planeOf(layer, task, head) {
   if (task.kind === "grid") {
     const unit = actions.map((action) => [0, 1].map((axis) => (action >> 1 === axis ? (action % 2 ? -1 : 1) : 0)));
     return fitLinear(actions.map((action) => moves[action]), unit);
-  }
-  if (task.kind === "brackets" && task.settings.types === 2) {
-    return fitLinear(actions.map((token) => moves[token]), [[1, 0], [0, 1], [-1, 0], [0, -1]]);
   }
   return twoDirections(actions.length ? actions.map((action) => moves[action]) : moves);
 }
