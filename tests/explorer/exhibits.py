@@ -28,8 +28,10 @@ def exhibit_of(task: str, *models: str, **settings: Any) -> Exhibit:
 
 @contextmanager
 def served(exhibit: Exhibit) -> Iterator[Server]:
-    """A server in a thread of its own."""
-    server = Server(Explorer(exhibit))
+    """A server in a thread of its own, without the players, which take a while."""
+    explorer = Explorer(exhibit)
+    explorer.players = dict
+    server = Server(explorer)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

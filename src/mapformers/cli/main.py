@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "train": ("train", "main", "train a model on a task"),
     "eval": ("evaluate", "main", "measure a trained run on every split"),
     "show": ("show", "main", "draw a sample of a task"),
+    "explore": ("explore", "main", "walk in a world by hand, and watch a model's map, in the browser"),
     "list": ("listing", "main", "names of models, tasks and recipes"),
     "reproduce": ("reproduce", "main", "run the rows of a table of the paper"),
     "report": ("report", "main", "print a table of the paper beside ours"),

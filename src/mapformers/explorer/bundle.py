@@ -13,7 +13,6 @@ from typing import Any
 from mapformers.errors import require
 from mapformers.explorer.exhibit import Exhibit
 from mapformers.explorer.server import page_files
-from mapformers.explorer.step_graph import step_graph
 from mapformers.explorer.worlds import draw_world, kind_of
 from mapformers.tasks import Task
 
@@ -26,6 +25,8 @@ DECLARED = re.compile(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", re.M
 
 def bundle(exhibit: Exhibit) -> str:
     """The text of the page, with the models of an exhibit in it."""
+    from mapformers.explorer.step_graph import step_graph  # torch.export takes a second to load
+
     files = {name: content.decode() for name, content in page_files().items()}
     data = {
         "about": {**exhibit.about(), "players": exhibit.players()},
@@ -37,7 +38,7 @@ def bundle(exhibit: Exhibit) -> str:
 
 def one_file(files: Mapping[str, str], data: str) -> str:
     """index.html with everything in it that it would load; its policy allows these very scripts and nothing else."""
-    script, style = joined_modules(files, "main.js"), files["style.css"]
+    script, style, data = joined_modules(files, "main.js"), files["style.css"], data.replace("</", r"<\/")
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -46,7 +47,7 @@ def one_file(files: Mapping[str, str], data: str) -> str:
         '<link rel="stylesheet" href="style.css">': f"<style>{style}</style>",
         '<script type="module" src="main.js"></script>': "",
         '<meta charset="utf-8">': f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        "</body>": f'<script type="application/json" id="models">{data.replace("</", "<\\/")}</script>\n'
+        "</body>": f'<script type="application/json" id="models">{data}</script>\n'
         f'<script type="module">{script}</script>\n</body>',
     }
     page = files["index.html"]

@@ -9,7 +9,9 @@ therefore neither ask nor read anything, nor can a name that resolves to 127.0.0
 import hmac
 import json
 import secrets
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -53,7 +55,7 @@ class Explorer:
         self.exhibit, self.task = exhibit, exhibit.task
         self.sessions = [Session(model) for model in exhibit.models]
         self.about = exhibit.about()
-        self.players = cache(exhibit.players)
+        self.players: Callable[[], dict[str, Any]] = cache(exhibit.players)
         self.answers: dict[str, Answer] = {
             "about": lambda asked: self.about,
             "players": lambda asked: self.players(),
@@ -90,6 +92,26 @@ class Server(ThreadingHTTPServer):
         self.explorer = explorer
         self.secret = secrets.token_urlsafe(32)
         self.files = page_files()
+        self._working = threading.Condition()
+        self._at_work = 0
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """While an answer is computed."""
+        with self._working:
+            self._at_work += 1
+        try:
+            yield
+        finally:
+            with self._working:
+                self._at_work -= 1
+                self._working.notify_all()
+
+    def server_close(self) -> None:
+        """Connections that are silent are dropped, but an answer is computed to its end: torch is not to be cut off."""
+        super().server_close()
+        with self._working:
+            self._working.wait_for(lambda: self._at_work == 0, timeout=60)
 
     @property
     def port(self) -> int:
@@ -137,7 +159,9 @@ class Handler(BaseHTTPRequestHandler):
         try:
             asked = json.loads(self.rfile.read(int(length)))
             require(isinstance(asked, dict), "A question is an object.")
-            self._send_json(200, answer(asked))
+            with self.server.at_work():
+                found = answer(asked)
+            self._send_json(200, found)
         except UserError as error:
             self._send_json(400, {"error": str(error)})
         except (ValueError, RecursionError):  # of JSON

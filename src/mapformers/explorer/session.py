@@ -107,7 +107,7 @@ class Session:
             stop = at + 1 if reading.still else _next_stop(at, len(wanted), reading.hidden)
             seen = self._read_chunk(reading, at, stop)
             if stop > reading.start:
-                answers.append(_plain(seen, max(0, reading.start - at), reading.attention))
+                answers.append(_plain(seen, max(0, reading.start - at), at, reading.attention))
             at = stop
         return {"from": reading.start, **_joined(answers)}
 
@@ -176,14 +176,15 @@ def _next_stop(start: int, end: int, hidden: Collection[int]) -> int:
     return next((index + 1 for index in range(start, last) if index in hidden), last)
 
 
-def _plain(seen: Any, skip: int, attention: bool) -> dict[str, Any]:
-    """The numbers of one chunk from its token ``skip`` on."""
+def _plain(seen: Any, skip: int, before: int, attention: bool) -> dict[str, Any]:
+    """The numbers of one chunk from its token ``skip`` on; ``before``: how many tokens there are before the chunk."""
     layers = []
     for notes in seen:
         layer: dict[str, Any] = {name: _rows(notes[name][0, skip:]) for name in PER_TOKEN if name in notes}
         layer |= {name: _rows(notes[name][0, :, skip:].transpose(0, 1)) for name in PER_HEAD if name in notes}
         if attention and "attention" in notes:
-            layer["attention"] = [_numbers(head) for head in notes["attention"][0, :, skip:]]
+            heads = (_numbers(head) for head in notes["attention"][0, :, skip:])
+            layer["attention"] = [[row[: before + skip + i + 1] for i, row in enumerate(rows)] for rows in heads]
         layers.append(layer)
     return {"logits": _numbers(seen.logits[0, skip:]), "layers": layers}
 
@@ -199,7 +200,7 @@ def _numbers(values: Tensor) -> list[Any]:
 
 
 def _joined(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """The answers of successive chunks as one; a row of attention is as long as the keys that its chunk knew."""
+    """The answers of successive chunks as one."""
     joined = answers[0]
     for answer in answers[1:]:
         joined["logits"] += answer["logits"]

@@ -36,7 +36,7 @@ function longWalk(app) {
   const start = element("button", { type: "button", id: "long-walk", class: "main", disabled: app.busy, click: () => walkAndBack(app, steps) }, app.busy ? "Walking …" : `Walk ${steps} steps and back`);
   const found = app.journey;
   const results = !found ? [] : found.results.map((/** @type {any} */ result, /** @type {number} */ model) => element("li", { class: `model-${model}` }, element("i", { class: "dot" }), result));
-  return element("div", { class: "long" }, start, found ? element("p", { class: "caption", id: "closing" }, `${counted(found.tokens, "token")} later you stand where you began.`) : element("p", { class: "caption" }, "Does the path close? Every small error adds up."), element("ul", { class: "results" }, ...results));
+  return element("div", { class: "long" }, start, found ? element("p", { class: "caption", id: "closing" }, `${counted(found.tokens / 2, "step")} and ${counted(found.tokens, "token")} later you stand where you began.`) : element("p", { class: "caption" }, "Does the path close? Every small error adds up."), element("ul", { class: "results" }, ...results));
 }
 
 /** Walk away at random and come back the same way; then ask each model where it believes to be. @param {App} app @param {number} steps */
@@ -74,5 +74,5 @@ function closing(app, model, seen) {
   const rows = seen.layers[0].coordinate;
   if (!plane || !rows) return "has no map, so no path to close.";
   const end = times(plane, coordinateOf(rows[rows.length - 1], about, 0));
-  return `believes to be ${Math.hypot(...end).toFixed(2)} cells from the start (closing error).`;
+  return `believes to be ${Math.hypot(...end).toFixed(2)} cells from the start: that is its closing error.`;
 }

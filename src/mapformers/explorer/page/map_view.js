@@ -106,6 +106,7 @@ export function drawCompass(holder, app) {
     if (!acts) picture.append(drawn("circle", { class: `rest ${stopped ? "stopped" : ""}`, cx: px, cy: py, r: 1.6, "data-kind": token }, drawn("title", {}, app.task.tokens[token])));
     else {
       const group = drawn("g", { class: `arrow model-${app.shown.model} ${stopped ? "stopped" : ""}`, "data-kind": token, click: () => app.toggleStill(token) });
+      group.append(drawn("line", { class: "hit", x1: px * 0.3, y1: py * 0.3, x2: px * 1.3, y2: py * 1.3 }));
       group.append(drawn("line", { x1: 0, y1: 0, x2: px, y2: py }), drawn("path", { d: arrowHead(px, py) }));
       const far = 1 + 8 / Math.max(Math.hypot(px, py), 8);
       group.append(drawn("text", { x: px * far, y: py * far }, text ? "" : shortName(app.task.tokens[token])));
