@@ -18,9 +18,9 @@ from mapformers.tasks import Task
 
 WORLDS = 4  # of each split, of tasks whose worlds the page cannot draw by itself
 MAX_WORLD = 100_000  # characters of one of them
-IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.js)";\n', re.MULTILINE)
+IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
-DECLARED = re.compile(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", re.MULTILINE)
+DECLARED = re.compile(r"^export (?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
 
 
 def bundle(exhibit: Exhibit) -> str:
@@ -58,28 +58,27 @@ def one_file(files: Mapping[str, str], data: str) -> str:
 
 
 def joined_modules(files: Mapping[str, str], name: str) -> str:
-    """A module and all that it imports as one script, each file after those that it needs.
+    """A module and all that it imports as one script: each file becomes a function, called after those that it needs.
 
-    The files are written for this: named imports of whole names, exports of declarations, and no name twice.
+    The files are written for this: they import whole names, and export what they declare.
     """
     parts: dict[str, str] = {}
     _collect(files, name, parts, ())
-    names = [declared for text in parts.values() for declared in DECLARED.findall(text)]
-    twice = sorted({declared for declared in names if names.count(declared) > 1})
-    require(not twice, f"Two modules of the page declare {', '.join(twice)}; rename one.")
     script = "\n".join(parts.values())
     left = re.search(r"^(?:import|export)\b.*", script, re.MULTILINE)
     require(left is None, f"The page cannot be joined into one script: {left and left.group()}")
-    return script.replace("</script", "<\\/script")
+    return script.replace("</script", r"<\/script")
 
 
 def _collect(files: Mapping[str, str], name: str, parts: dict[str, str], within: tuple[str, ...]) -> None:
     require(name not in within, f"The modules of the page import each other in a circle: {' → '.join((*within, name))}")
     if name in parts:
         return
-    for needed in IMPORT.findall(files[name]):
-        _collect(files, needed, parts, (*within, name))
-    parts[name] = EXPORT.sub("", IMPORT.sub("", files[name]))
+    for _, needed in IMPORT.findall(files[name]):
+        _collect(files, f"{needed}.js", parts, (*within, name))
+    given = ", ".join(DECLARED.findall(files[name]))
+    text = EXPORT.sub("", IMPORT.sub(r"const {\1} = module_\2;\n", files[name]))
+    parts[name] = f"const module_{name.removesuffix('.js')} = (() => {{\n{text}\nreturn {{ {given} }};\n}})();"
 
 
 def sample_worlds(task: Task[Any]) -> dict[str, list[Any]]:

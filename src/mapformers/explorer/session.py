@@ -2,8 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor
 from mapformers.errors import require
 from mapformers.model import Decoder
 from mapformers.modules.context import StreamState
-from mapformers.modules.movement import find_movements
 
 MAX_TOKENS = 20_000  # of one reading: a walk of 5000 steps and back
 CHUNK = 256  # tokens that are read at once: attention to all earlier ones is kept for as long as it is looked at
@@ -103,8 +101,7 @@ class Session:
         self._read = wanted if len(wanted) > same else self._read
         answers: list[dict[str, Any]] = []
         while at < len(wanted):
-            # A layer may take its movements together with its angles, but never those of a single token.
-            stop = at + 1 if reading.still else _next_stop(at, len(wanted), reading.hidden)
+            stop = _next_stop(at, len(wanted), reading.hidden)
             seen = self._read_chunk(reading, at, stop)
             if stop > reading.start:
                 answers.append(_plain(seen, max(0, reading.start - at), at, reading.attention))
@@ -113,53 +110,16 @@ class Session:
 
     def _read_chunk(self, reading: Reading, start: int, stop: int) -> Any:
         """Tokens ``start`` to ``stop`` after those before them, whose state is known."""
-        tokens = torch.tensor([reading.tokens[start:stop]])
-        still = torch.isin(tokens, torch.tensor(sorted(reading.still), dtype=torch.long))
-        with held_still(self.model, still), warmer(self.model, reading.temperature):
-            seen = self.model.observe(tokens, state=self._states.get(start))
-        self._states[stop] = hide(seen.state, stop - 1) if stop - 1 in reading.hidden else seen.state
+        read = reading.tokens[start:stop]
+        scale = torch.tensor([[float(token not in reading.still) for token in read]]) if reading.still else None
+        seen = self.model.observe(
+            torch.tensor([read]),
+            state=self._states.get(start),
+            movement_scale=scale,
+            temperature=None if reading.temperature == 1 else reading.temperature,
+        )
+        self._states[stop] = seen.state.hiding([stop - 1]) if stop - 1 in reading.hidden else seen.state
         return seen
-
-
-def hide(state: StreamState, position: int) -> StreamState:
-    """The same state, in which no later token sees the key at a position."""
-    past = state.past
-    real = torch.ones(state.batch_size, past.length, dtype=torch.bool) if past.real is None else past.real.clone()
-    real[:, position] = False
-    return state._replace(past=past._replace(real=real))
-
-
-@contextmanager
-def held_still(model: Decoder, still: Tensor) -> Iterator[None]:
-    """Within it the tokens marked in ``still`` (B, L) do not move on the map."""
-    movements = find_movements(model) if bool(still.any()) else []
-    for movement in movements:
-
-        def stopped(x: Tensor, context: Any, of: Any = movement) -> Tensor:
-            moved: Tensor = type(of).integrated_movement(of, x, context)
-            return moved.masked_fill(still[:, :, None, None], 0)
-
-        movement.integrated_movement = stopped  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        for movement in movements:
-            del movement.__dict__["integrated_movement"]
-
-
-@contextmanager
-def warmer(model: Decoder, temperature: float) -> Iterator[None]:
-    """Within it the logits of attention are divided by a temperature, besides the model's own."""
-    modules: list[Any] = [module for module in model.modules() if hasattr(module, "options")]
-    changed = [module for module in modules if temperature != 1 and hasattr(module.options, "attn_temperature")]
-    before = [module.options for module in changed]
-    for module, options in zip(changed, before):
-        module.options = dataclasses.replace(options, attn_temperature=options.attn_temperature * temperature)
-    try:
-        yield
-    finally:
-        for module, options in zip(changed, before):
-            module.options = options
 
 
 def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
