@@ -199,6 +199,6 @@ def test_a_graph_of_ones_own_is_walked_by_clicking_neighbours(chromium):
 
 def test_copying_shows_movement_and_attention_of_every_token(chromium):
     with served(exhibit_of("selective-copy", "mapwm")) as server, page_at(chromium, server.url) as page:
-        assert page.locator("#world rect.bar").count() > 10
+        assert page.locator("#world .pillar").count() > 10
         press(page, "A B")
         assert state(page, "e.walk.tokens().slice(-2)") == [0, 1]

@@ -30,7 +30,8 @@ export class App {
     /** @type {Seen[]} */
     this.seen = this.about.models.map(() => ({ logits: [], layers: [] }));
     this.turn = 0; // of readings: a slow answer to an old question is dropped
-    this.busy = false;
+    this.busy = false; // on the long walk, and how far it is
+    this.progress = "";
     /** @type {number | undefined} */
     this.timer = undefined;
     this.revealsByItself = true;

@@ -5,7 +5,8 @@
  *   attention?: (number[] | null)[][]}} SeenLayer
  *   one row per token; attention: head, then token, then key; null where it was not asked for
  * @typedef {{logits: number[][], layers: SeenLayer[]}} Seen
- * @typedef {{hidden?: number[], still?: number[], temperature?: number, attention?: boolean}} Options
+ * @typedef {{hidden?: number[], still?: number[], temperature?: number, attention?: boolean,
+ *   progress?: (share: number) => void}} Options
  * @typedef {{name: string, heads: number, observables: string[], movements?: number[][], rank?: number, speeds?: number[]}} LayerAbout
  * @typedef {{label: string, task: string, parameters: number, vocab: number, step: number, layers: LayerAbout[],
  *   scores: Record<string, Record<string, number | null>>}} ModelAbout

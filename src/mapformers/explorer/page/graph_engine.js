@@ -78,6 +78,7 @@ export class GraphEngine {
         if (old % EVERY) states.delete(old);
       }
       if (performance.now() - breath > BREATH) {
+        options.progress?.((index + 1 - from) / (tokens.length - from));
         await new Promise((resolve) => setTimeout(resolve));
         breath = performance.now();
       }

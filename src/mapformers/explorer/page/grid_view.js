@@ -66,7 +66,8 @@ function letterAt([x, y], content, task) {
 /** The class that colours what a place holds. @param {number | null} content @param {any} task */
 export function kindClass(content, task) {
   if (content === null) return "covered";
-  if (content === task.empty) return "empty";
+  if (content === task.empty || content === task.blank) return "empty";
+  if (content === task.separator) return "act";
   if (task.kind === "brackets") return `kind-${(content % task.settings.types) * 5}`;
   const first = task.empty != null ? task.empty + 1 : task.actions.length;
   return task.actions.includes(content) ? "act" : `kind-${(((content - first) % 16) + 16) % 16}`;

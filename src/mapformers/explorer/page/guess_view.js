@@ -35,7 +35,8 @@ export function drawGuess(caption, holder, app) {
   const shown = candidates(chances, covered ? null : content);
   const rows = shown.map((token) => candidateRow(token, chances, covered ? null : content, task));
   const verdicts = app.about.models.map((model, index) => verdict(model.label, index, chances[index], content, again, covered));
-  fill(holder, element("div", { class: "bars" }, ...rows), element("div", { class: "verdicts" }, ...verdicts));
+  const words = shown.some((token) => task.tokens[token].length > 2);
+  fill(holder, element("div", { class: words ? "bars words" : "bars" }, ...rows), element("div", { class: "verdicts" }, ...verdicts));
 }
 
 /** The tokens that either model holds most likely, and the truth. @param {(number[] | null)[]} chances @param {number | null} truth */

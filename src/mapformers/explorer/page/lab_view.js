@@ -1,6 +1,6 @@
 // Interventions, and the long walk and back: how far from home does the model believe to be when it is at home?
 
-import { counted, element, fill } from "./dom.js";
+import { counted, element, fill, part, percent } from "./dom.js";
 import { argmax } from "./engine.js";
 import { coordinateOf, planeOf } from "./map_view.js";
 import { times } from "./linear.js";
@@ -33,7 +33,7 @@ function chipFor(name, what, undo) {
 /** @param {App} app */
 function longWalk(app) {
   const steps = 1000;
-  const start = element("button", { type: "button", id: "long-walk", class: "main", disabled: app.busy, click: () => walkAndBack(app, steps) }, app.busy ? "Walking …" : `Walk ${steps} steps and back`);
+  const start = element("button", { type: "button", id: "long-walk", class: "main", disabled: app.busy, click: () => walkAndBack(app, steps) }, app.busy ? `Walking … ${app.progress}` : `Walk ${steps} steps and back`);
   const found = app.journey;
   const results = !found ? [] : found.results.map((/** @type {any} */ result, /** @type {number} */ model) => element("li", { class: `model-${model}` }, element("i", { class: "dot" }), result));
   return element("div", { class: "long" }, start, found ? element("p", { class: "caption", id: "closing" }, `${counted(found.tokens / 2, "step")} and ${counted(found.tokens, "token")} later you stand where you began.`) : element("p", { class: "caption" }, "Does the path close? Every small error adds up."), element("ul", { class: "results" }, ...results));
@@ -54,7 +54,11 @@ export async function walkAndBack(app, steps) {
   try {
     const results = [];
     for (let model = 0; model < app.about.models.length; model++) {
-      const seen = await app.engine.read(model, tokens, { ...app.plainOptions(), hidden: [], attention: false });
+      const progress = (/** @type {number} */ share) => {
+        app.progress = percent((model + share) / app.about.models.length);
+        fill(part("long-walk"), `Walking … ${app.progress}`);
+      };
+      const seen = await app.engine.read(model, tokens, { ...app.plainOptions(), hidden: [], attention: false, progress });
       const right = scored.filter((step) => argmax(seen.logits[2 * step]) === walk.steps[step].content).length;
       results.push(`${app.about.models[model].label}: ${closing(app, model, seen)} Right on ${Math.round((100 * right) / Math.max(1, scored.length))}% of ${counted(scored.length, "return")}.`);
     }

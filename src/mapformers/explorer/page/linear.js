@@ -49,6 +49,7 @@ export function twoDirections(vectors) {
   const found = [];
   let left = vectors.map((vector) => vector.slice());
   for (let k = 0; k < 2; k++) {
+    /** @type {number[]} */
     let direction = Array.from({ length: r }, (_, i) => (i === k ? 1 : 0.1));
     for (let turn = 0; turn < 60; turn++) {
       const next = new Array(r).fill(0);

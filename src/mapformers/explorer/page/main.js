@@ -63,6 +63,7 @@ function drawAll(app) {
 /** @param {App} app */
 function drawCaptions(app) {
   const { kind } = app.task;
+  fill(part("world-title"), kind === "brackets" ? "The brackets" : kind === "family" ? "The family" : app.walks ? "The world" : "Token by token");
   const models = app.about.models.map((model, index) => element("span", { class: `legend model-${index}` }, element("i", { class: "dot" }), model.label));
   const seen = { grid: "Rings: where each model looks.", brackets: "Arcs: where each model looks. Dashed: the last open bracket.", family: "Circles are women, squares men. Rings: where each model looks.", graph: "Click a neighbour to go there; drop a world of your own. Rings: where each model looks." };
   fill(part("world-caption"), ...models, " ", seen[/** @type {keyof typeof seen} */ (kind)] ?? "");

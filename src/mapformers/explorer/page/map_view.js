@@ -80,7 +80,7 @@ function drawNoMap(holder, app, layer) {
     const x = 6 + (88 * (i + 0.5)) / Math.max(shown, 1);
     const weight = row ? (row[token] ?? 0) : 0;
     picture.append(drawn("line", { class: "ruler", x1: x, x2: x, y1: 44, y2: 45.5 }));
-    if (weight > 0.005) picture.append(drawn("rect", { class: `bar model-${app.shown.model}`, x: x - 0.5, width: 1, y: 44 - 16 * weight, height: 16 * weight, "data-token": token }));
+    if (weight > 0.005) picture.append(drawn("rect", { class: `pillar model-${app.shown.model}`, x: x - 0.5, width: 1, y: 44 - 16 * weight, height: 16 * weight, "data-token": token }));
   }
   picture.append(drawn("text", { class: "no-map small", x: 94, y: 51, "text-anchor": "end" }, n ? "now" : ""));
   picture.append(drawn("text", { class: "no-map small", x: 6, y: 51, "text-anchor": "start" }, n ? `${shown} tokens ago` : ""));
@@ -115,7 +115,7 @@ export function drawCompass(holder, app) {
     }
   });
   const acting = app.task.actions.length;
-  const what = app.task.kind === "brackets" ? "A bracket and its partner point opposite ways." : acting ? "Opposite actions cancel; what is found there stays at zero. Nobody told it which is which." : "";
+  const what = app.task.kind === "brackets" ? "On a good map a bracket and its partner cancel. Nobody told it which is which." : acting ? "On a good map opposite actions cancel, and what is found stays at zero. Nobody told it which is which." : "";
   fill(holder, picture, element("p", { class: "caption" }, element("b", {}, "How each token moves it. "), what));
 }
 

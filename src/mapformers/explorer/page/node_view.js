@@ -12,7 +12,6 @@ let laidOut = null;
 
 /** @param {HTMLElement} holder @param {App} app */
 export function drawNodes(holder, app) {
-  const layout = layoutOf(app);
   const { walk, task } = app;
   const world = walk.world;
   const here = app.placeAt(app.cursor);
@@ -21,12 +20,13 @@ export function drawNodes(holder, app) {
   const known = new Map();
   for (let step = 0; step <= upTo; step++) known.set(walk.steps[step].place, walk.steps[step].content);
   if (app.isCovered() && !walk.isRevisit(upTo)) known.set(here, null);
-  const visible = visiblePlaces(app, layout, here);
+  const visible = visiblePlaces(app, here);
+  const layout = layoutOf(app, visible);
   const box = boxOf(visible.map((place) => layout[place]));
   const picture = drawn("svg", { viewBox: `${box.x} ${box.y} ${box.w} ${box.h}`, role: "img", "aria-label": `You are at ${world.names[here]}.` });
   const shown = new Set(visible);
   const unit = Math.max(box.w, box.h) / 100;
-  const size = Math.min(3.4, 26 / Math.sqrt(visible.length)) * unit * (task.kind === "family" ? 0.8 : 1);
+  const size = task.kind === "family" ? 3.7 : Math.min(3.2, 20 / Math.sqrt(visible.length)) * unit;
   picture.append(...(task.kind === "family" ? kinshipLines(app, layout, shown, unit) : edgeLines(world, layout, shown, unit)));
   const ways = app.isAtEnd() ? world.possible(here) : [];
   for (const action of ways) {
@@ -66,7 +66,7 @@ function nodeAt(app, at, place, known, here, size, ways) {
   group.append(drawn("text", { x: at.x, y: at.y + size * 0.08, "font-size": size * (name.length > 2 ? 2 / Math.max(name.length, 3) : 1) * 1.15 }, name));
   const title = task.kind === "family" ? `person ${place}` : walk.world.names[place];
   group.append(drawn("title", {}, title));
-  if (task.kind === "graph" && size > 1.4) group.append(drawn("text", { class: "place-name", x: at.x, y: at.y + size * 1.9, "font-size": size * 0.62 }, title));
+  if (task.kind === "graph" && size > 1.4) group.append(drawn("text", { class: "place-name", x: at.x, y: at.y + size * 1.9, "font-size": size * 0.7 }, title));
   return group;
 }
 
@@ -99,14 +99,15 @@ function kinshipLines(app, layout, shown, unit) {
   return lines;
 }
 
-/** All places of a small world; those within a few steps of a large one. @param {App} app @param {Layout} layout @param {number} here */
-function visiblePlaces(app, layout, here) {
-  if (layout.length <= 90) return layout.map((_, place) => place);
+/** All places of a small world; those within a few steps of a large one. @param {App} app @param {number} here @returns {number[]} */
+function visiblePlaces(app, here) {
   const world = app.walk.world;
+  const most = app.task.kind === "family" ? 36 : 70;
+  if (world.exits.length <= most) return world.exits.map((/** @type {any} */ _, /** @type {number} */ place) => place);
   const found = [here];
   const near = new Set(found);
   for (const place of found) {
-    if (found.length > 70) break;
+    if (found.length > most) break;
     for (const action of world.possible(place)) {
       const to = world.follow(place, action);
       if (!near.has(to)) {
@@ -118,24 +119,26 @@ function visiblePlaces(app, layout, here) {
   return found;
 }
 
-/** @param {App} app @returns {Layout} */
-function layoutOf(app) {
-  if (laidOut?.raw !== app.raw) laidOut = { raw: app.raw, layout: app.task.kind === "family" ? familyLayout(app.raw) : springLayout(app.walk.world) };
+/** A family is laid out for those who are seen; a graph once. @param {App} app @param {number[]} visible @returns {Layout} */
+function layoutOf(app, visible) {
+  if (app.task.kind === "family") return familyLayout(app.raw, visible);
+  if (laidOut?.raw !== app.raw) laidOut = { raw: app.raw, layout: springLayout(app.walk.world) };
   return /** @type {{layout: Layout}} */ (laidOut).layout;
 }
 
-/** Generations in rows; couples side by side, children below their parents. @param {any} family @returns {Layout} */
-export function familyLayout(family) {
+/** Generations in rows; couples side by side, children below their parents. @param {any} family @param {number[]} visible @returns {Layout} */
+export function familyLayout(family, visible) {
   const [MOTHER, FATHER, SPOUSE] = [0, 1, 2];
   const count = family.relatives.length;
+  const seen = new Set(visible);
   /** @type {Layout} */
   const layout = Array.from({ length: count }, () => ({ x: 0, y: 0 }));
   const generations = Math.max(...family.generation) + 1;
   for (let generation = 0; generation < generations; generation++) {
-    const people = Array.from({ length: count }, (_, person) => person).filter((person) => family.generation[person] === generation);
+    const people = visible.filter((person) => family.generation[person] === generation).sort((a, b) => a - b);
     const wish = (/** @type {number} */ person) => {
       const [mother, father] = [family.relatives[person][MOTHER], family.relatives[person][FATHER]];
-      return mother < 0 ? null : (layout[mother].x + layout[father].x) / 2;
+      return seen.has(mother) && seen.has(father) ? (layout[mother].x + layout[father].x) / 2 : null;
     };
     const placed = new Set();
     const order = people.map((person) => ({ person, at: wish(person) ?? wish(family.relatives[person][SPOUSE] >= 0 ? family.relatives[person][SPOUSE] : person) ?? person })).sort((a, b) => a.at - b.at || a.person - b.person);
@@ -143,7 +146,7 @@ export function familyLayout(family) {
     for (const { person } of order) {
       if (placed.has(person)) continue;
       const spouse = family.relatives[person][SPOUSE];
-      for (const one of spouse >= 0 && !placed.has(spouse) ? [person, spouse] : [person]) {
+      for (const one of seen.has(spouse) && !placed.has(spouse) ? [person, spouse] : [person]) {
         layout[one] = { x: x * 10, y: generation * 22 };
         placed.add(one);
         x++;
@@ -169,10 +172,10 @@ export function springLayout(world) {
       for (let j = 0; j < i; j++) {
         const [dx, dy] = [layout[i].x - layout[j].x, layout[i].y - layout[j].y];
         const far = Math.max(dx * dx + dy * dy, 0.01);
-        push[i].x += (90 * dx) / far;
-        push[i].y += (90 * dy) / far;
-        push[j].x -= (90 * dx) / far;
-        push[j].y -= (90 * dy) / far;
+        push[i].x += (160 * dx) / far;
+        push[i].y += (160 * dy) / far;
+        push[j].x -= (160 * dx) / far;
+        push[j].y -= (160 * dy) / far;
       }
       for (const to of Object.values(world.exits[i])) {
         const other = /** @type {number} */ (to);

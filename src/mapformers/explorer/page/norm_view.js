@@ -25,10 +25,10 @@ export function drawNorms(holder, app) {
   shown.forEach((/** @type {number} */ token, /** @type {number} */ i) => {
     const x = 2 + i * wide;
     const index = first + i;
-    if (moved[i]) picture.append(drawn("rect", { class: `bar model-${app.shown.model}`, x, width: wide * 0.8, y: 34 - (26 * moved[i]) / most, height: (26 * moved[i]) / most, "data-token": index }));
+    if (moved[i]) picture.append(drawn("rect", { class: `pillar model-${app.shown.model}`, x, width: wide * 0.8, y: 34 - (26 * moved[i]) / most, height: (26 * moved[i]) / most, "data-token": index }));
     rows.forEach((row, model) => {
       const weight = row && index <= app.cursor ? (row[index] ?? 0) : 0;
-      if (weight > 0.002) picture.append(drawn("rect", { class: `bar model-${model}`, x: x + (model * wide * 0.8) / rows.length, width: (wide * 0.8) / rows.length, y: 41, height: 22 * weight, "data-token": index }));
+      if (weight > 0.002) picture.append(drawn("rect", { class: `pillar model-${model}`, x: x + (model * wide * 0.8) / rows.length, width: (wide * 0.8) / rows.length, y: 41, height: 22 * weight, "data-token": index }));
     });
     if (wide > 2) picture.append(drawn("text", { class: `letter ${kindClass(token, app.task)} ${index === app.cursor ? "now" : ""}`, x: x + wide * 0.4, y: 39, "font-size": Math.min(4, wide) }, app.task.tokens[token].slice(0, 3)));
   });

@@ -25,7 +25,7 @@ export class ServerEngine {
   /** @param {number} model @param {number[]} tokens @param {Options} [options] @returns {Promise<Seen>} */
   async read(model, tokens, options = {}) {
     if (!tokens.length) return { logits: [], layers: [] };
-    if (options.attention === false) return this.ask("read", { model, tokens, ...options });
+    if (options.attention === false) return this.ask("read", { model, tokens, ...options, progress: undefined });
     const wanted = signature(tokens, options);
     const known = this.known[model];
     const same = commonLength(known.read, wanted);
