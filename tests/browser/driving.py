@@ -1,4 +1,4 @@
-"""A real browser: Debian's chromium, driven by playwright. Tests are skipped, with the reason, where either is missing."""
+"""A real browser: Debian's chromium, driven by playwright. Where either is missing, tests are skipped and say so."""
 
 import shutil
 import time
@@ -20,7 +20,9 @@ def browser() -> Iterator[Any]:
     """A browser for the tests of a module."""
     if CHROMIUM is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
+    )
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         try:
@@ -50,7 +52,7 @@ def state(page: Any, expression: str) -> Any:
 
 
 def until(page: Any, expression: str, seconds: float = 30) -> None:
-    """Wait for an expression to hold. (Playwright's own waiting evaluates text in the page, which its policy forbids.)"""
+    """Wait for an expression to hold. Playwright's own waiting evaluates text in the page, which its policy forbids."""
     end = time.monotonic() + seconds
     while not page.evaluate(f"((e) => Boolean({expression}))(explorer)"):
         assert time.monotonic() < end, f"never came true: {expression}"

@@ -1,16 +1,13 @@
-"""The page in a real browser, with PyTorch behind it: 40 keys, every kind of task, phone width, dark, no console error."""
+"""The page in a real browser, with PyTorch behind it: 40 keys, every kind of task, a phone, the dark, no error."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from driving import browser, page_at, press, state, until
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "explorer"))
-
-from exhibits import exhibit_of, served  # noqa: E402
+from exhibits import exhibit_of, served
 
 FORTY = ("ArrowRight " * 3 + "ArrowUp " * 2 + "ArrowLeft " * 3 + "ArrowDown " * 2) * 4
 
@@ -33,8 +30,11 @@ def test_forty_keys_walk_and_both_models_read_along(chromium, grid):
         page.click("text=Start over")
         page.evaluate("explorer.revealsByItself = false")
         press(page, FORTY)
-        told = state(page, """({tokens: e.walk.tokens(), steps: e.walk.steps.length, rows: e.seen.map((s) => s.logits.length),
-            keys: e.seen.map((s) => s.layers[0].attention[0].map((row) => row.length)), covered: e.isCovered()})""")
+        told = state(
+            page,
+            """({tokens: e.walk.tokens(), steps: e.walk.steps.length, rows: e.seen.map((s) => s.logits.length),
+            keys: e.seen.map((s) => s.layers[0].attention[0].map((row) => row.length)), covered: e.isCovered()})""",
+        )
         assert told["steps"] >= 20 and told["covered"] and len(told["tokens"]) == 2 * told["steps"] - 1
         assert told["rows"] == [len(told["tokens"])] * 2
         assert told["keys"] == [list(range(1, len(told["tokens"]) + 1))] * 2
@@ -133,7 +133,9 @@ def test_pictures_and_data_can_be_taken_home(chromium, grid, tmp_path):
             page.click("#save-json")
         found = json.loads(Path(saved.value.path()).read_text())
         assert found["tokens"] and len(found["seen"]) == 2
-        text = page.evaluate("import('/saving.js').then((saving) => saving.standalone(document.querySelector('#map svg')))")
+        text = page.evaluate(
+            "import('/saving.js').then((saving) => saving.standalone(document.querySelector('#map svg')))"
+        )
         assert text.startswith("<svg") and "class=" not in text and "var(" not in text
 
 
@@ -158,7 +160,10 @@ def test_what_happens_is_said_aloud(chromium, grid):
         page.evaluate("explorer.go(explorer.walk.possible()[0])")
         until(page, "document.getElementById('says').textContent.startsWith('Here is')")
         assert page.locator("#says").get_attribute("aria-live") == "polite"
-        unnamed = page.evaluate("[...document.querySelectorAll('button, select, input')].filter((b) => !(b.textContent || b.ariaLabel || b.closest('label'))).length")
+        unnamed = page.evaluate(
+            "[...document.querySelectorAll('button, select, input')]"
+            ".filter((b) => !(b.textContent || b.ariaLabel || b.closest('label'))).length"
+        )
         assert unnamed == 0
 
 
@@ -167,7 +172,11 @@ def test_brackets_are_typed_and_the_stack_grows(chromium):
         page.click("text=Start over")
         press(page, "( [ ( ( ( [ ]")
         assert state(page, "e.walk.tokens()") == [0, 1, 0, 0, 0, 1, 3]
-        assert page.locator(".plate").count() == 5 and page.locator(".beyond").count() == 1 and page.locator(".arc-truth").count() == 1
+        assert (
+            page.locator(".plate").count() == 5
+            and page.locator(".beyond").count() == 1
+            and page.locator(".arc-truth").count() == 1
+        )
         assert page.locator(".mark-right").all_inner_texts() == ["may", "may", "may", "no"]
         page.fill("#typed", "()[")
         page.press("#typed", "Enter")
@@ -192,7 +201,9 @@ def test_a_graph_of_ones_own_is_walked_by_clicking_neighbours(chromium):
         actions = state(page, "e.task.tokens.slice(0, 2)")
         mine = {"name": "mine", "nodes": ["here", "there"], "actions": actions, "start": "there",
                 "edges": [["here", actions[0], "there"], ["there", actions[1], "here"]]}  # fmt: skip
-        page.evaluate("(text) => import('/own_graph.js').then((own) => own.enterGraph(explorer, text))", json.dumps(mine))
+        page.evaluate(
+            "(text) => import('/own_graph.js').then((own) => own.enterGraph(explorer, text))", json.dumps(mine)
+        )
         until(page, "explorer.raw.name === 'mine'")
         assert page.locator(".node").count() == 2
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from exhibits import SMALL
 
 import mapformers as mf
+from exhibits import SMALL
 from mapformers.errors import UserError
 from mapformers.explorer import bundle
 from mapformers.explorer.server import page_files
@@ -31,7 +31,14 @@ def in_node(imports: str, body: str, given: Any) -> Any:
     lines = [f'import {{ {name} }} from "{(PAGE / module).as_uri()}.js";' for name, module in names]
     code = "\n".join([*lines, 'import fs from "node:fs";', 'const given = JSON.parse(fs.readFileSync(0, "utf8"));',
                       f"console.log(JSON.stringify((() => {{ {body} }})()));"])  # fmt: skip
-    done = subprocess.run([str(NODE), "--input-type=module", "-e", code], input=json.dumps(given), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [str(NODE), "--input-type=module", "-e", code],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -75,7 +82,11 @@ def test_a_world_of_the_server_is_read_cell_by_cell_as_it_was_drawn():
     world = draw_world(task, "iid", 7)
     assert world == draw_world(task, "iid", 7) != draw_world(task, "iid", 8)
     cells = [[x, y] for x in range(5) for y in range(5)]
-    found = in_node("GridWorld from grid_world", "const world = new GridWorld(given.world); return given.cells.map((cell) => world.content(cell));", {"world": world, "cells": cells})
+    found = in_node(
+        "GridWorld from grid_world",
+        "const world = new GridWorld(given.world); return given.cells.map((cell) => world.content(cell));",
+        {"world": world, "cells": cells},
+    )
     numbers = task._cells(torch.tensor([cells]), 5)[0]
     assert found == [world["contents"][number] for number in numbers]
 
@@ -107,7 +118,11 @@ def test_what_is_found_comes_from_a_number_as_in_the_task():
     from mapformers.tasks.walk import contents
 
     draws = torch.rand(500, dtype=torch.float64)
-    found = in_node("drawContent from grid_world", "return given.map((draw) => drawContent(draw, {p_empty: 0.3, n_objects: 7}, 4));", draws.tolist())
+    found = in_node(
+        "drawContent from grid_world",
+        "return given.map((draw) => drawContent(draw, {p_empty: 0.3, n_objects: 7}, 4));",
+        draws.tolist(),
+    )
     assert found == contents(draws, 0.3, 4, 7).tolist()
 
 
@@ -121,7 +136,8 @@ def test_the_brackets_of_the_page_follow_the_task(types):
         "validNext from brackets, depths from brackets, openBrackets from brackets, continuationF1 from brackets",
         """return given.tokens.map((row, r) => row.map((_, i) => { const past = row.slice(0, i + 1);
           const valid = validNext(past, given.types); const open = openBrackets(past, given.types);
-          return {valid, depth: depths(past, given.types)[i], stack: open.map((at) => past[at]), f1: continuationF1(given.chances[r][i], valid)}; }));""",
+          return {valid, depth: depths(past, given.types)[i], stack: open.map((at) => past[at]),
+            f1: continuationF1(given.chances[r][i], valid)}; }));""",
         {"tokens": batch.tokens.tolist(), "types": types, "chances": chances.tolist()},
     )
     f1 = continuation_f1(chances.log(), batch.info["valid"])[2]
@@ -138,11 +154,13 @@ def test_the_rule_players_of_the_page_answer_as_those_of_python():
     task = mf.build_task("navigation", grid=5, steps=60)
     world, about = draw_world(task, "iid", 2), describe(task)
     told = in_node(
-        "GridWorld from grid_world, Walk from walk, rulesOf from players, scoredSteps from players, randomStream from random",
+        "GridWorld from grid_world, Walk from walk, rulesOf from players, "
+        "scoredSteps from players, randomStream from random",
         """const world = new GridWorld(given.world); const walk = new Walk(world);
         world.wander(world.start, 60, randomStream(1)).forEach((action) => walk.go(action)); walk.reveal();
         const rules = rulesOf(walk, given.task);
-        return {tokens: walk.tokens(), scored: scoredSteps(walk, given.task), answers: rules.map((rule) => walk.steps.map((_, step) => rule.answer(step)))};""",
+        return {tokens: walk.tokens(), scored: scoredSteps(walk, given.task),
+          answers: rules.map((rule) => walk.steps.map((_, step) => rule.answer(step)))};""",
         {"world": world, "task": about},
     )
     tokens = torch.tensor([told["tokens"]])
@@ -180,12 +198,16 @@ def test_a_graph_of_ones_own_is_the_same_world_with_and_without_python():
     task = mf.build_task("graph", world=json.dumps(GRAPH))
     text = json.dumps({**GRAPH, "observations": {"a": "B"}})
     here = own_graph(task, text, 0)
-    there = in_node("graphFrom from own_graph", "return graphFrom(given.text, given.task);", {"text": text, "task": describe(task)})
+    there = in_node(
+        "graphFrom from own_graph", "return graphFrom(given.text, given.task);", {"text": text, "task": describe(task)}
+    )
     assert here["start"] == there["start"] == 1 and here["nodes"] == there["nodes"]
     assert [{str(k): v for k, v in ways.items()} for ways in here["exits"]] == there["exits"]
     assert task.token_names[here["contents"][0]] == task.token_names[there["contents"][0]] == "B"
     with pytest.raises(UserError, match="does not know the action 'up'"):
-        own_graph(task, json.dumps({**GRAPH, "actions": ["up", "south"], "edges": [["a", "up", "b"], ["b", "south", "a"]]}), 0)
+        own_graph(
+            task, json.dumps({**GRAPH, "actions": ["up", "south"], "edges": [["a", "up", "b"], ["b", "south", "a"]]}), 0
+        )
     with pytest.raises(UserError, match="Only a model that was trained on the task `graph`"):
         own_graph(mf.build_task("dyck"), text, 0)
 
@@ -193,12 +215,20 @@ def test_a_graph_of_ones_own_is_the_same_world_with_and_without_python():
 def test_no_module_of_the_page_makes_markup_of_text_or_loads_from_elsewhere():
     for name, content in page_files().items():
         text = content.decode()
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
+            name
+        )
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), name
 
 
 @needs_node
 def test_the_linear_map_of_the_page_is_the_least_squares_one():
     moves, wanted = torch.randn(6, 3, dtype=torch.float64), torch.randn(6, 2, dtype=torch.float64)
-    found = in_node("fitLinear from linear", "return fitLinear(given.moves, given.wanted);", {"moves": moves.tolist(), "wanted": wanted.tolist()})
-    assert torch.allclose(torch.tensor(found, dtype=torch.float64).T, torch.linalg.lstsq(moves, wanted).solution, atol=1e-6)
+    found = in_node(
+        "fitLinear from linear",
+        "return fitLinear(given.moves, given.wanted);",
+        {"moves": moves.tolist(), "wanted": wanted.tolist()},
+    )
+    assert torch.allclose(
+        torch.tensor(found, dtype=torch.float64).T, torch.linalg.lstsq(moves, wanted).solution, atol=1e-6
+    )

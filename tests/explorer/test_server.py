@@ -5,8 +5,8 @@ import time
 
 import pytest
 import torch
-from exhibits import ask, exhibit_of, served
 
+from exhibits import ask, exhibit_of, served
 from mapformers.explorer.server import MAX_BODY, Server, page_files
 
 GB = 2**30
@@ -46,7 +46,9 @@ def test_a_question_is_answered(server):
     assert status == 200 and len(seen["logits"]) == 3
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost:{port}", "127.0.0.1", "127.0.0.1:1", "127.0.0.1:{port}.evil.example", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost:{port}", "127.0.0.1", "127.0.0.1:1", "127.0.0.1:{port}.evil.example", ""]
+)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_foreign_host_is_refused(server, host, method):
     """A name that somebody lets resolve to 127.0.0.1 (DNS rebinding) is in the Host of what the browser sends."""
@@ -58,7 +60,9 @@ def test_two_hosts_are_refused(server):
     assert " 403 " in raw(server, f"GET / HTTP/1.1\r\n{own}Host: evil.example\r\n\r\n".encode())
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1", "file://"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1", "file://"]
+)
 def test_a_foreign_origin_is_refused(server, origin):
     assert ask(server, "/about", {}, Origin=origin.format(port=server.port))[0] == 403
     assert ask(server, "/about", {}, Origin=f"http://127.0.0.1:{server.port}")[0] == 200
@@ -71,9 +75,22 @@ def test_without_the_secret_nothing_is_answered(server, key):
 
 @pytest.mark.parametrize(
     "path",
-    ["/../pyproject.toml", "/..%2f..%2fetc/passwd", "/%2e%2e/server.py", "//etc/passwd", "/page/../server.py", "/server.py",
-     "/session.py", "/.git/config", "/index.html/../../server.py", "/main.js%00.html", "/etc/passwd", "/index.html?x", "/\\..\\server.py"],
-)  # fmt: skip
+    [
+        "/../pyproject.toml",
+        "/..%2f..%2fetc/passwd",
+        "/%2e%2e/server.py",
+        "//etc/passwd",
+        "/page/../server.py",
+        "/server.py",
+        "/session.py",
+        "/.git/config",
+        "/index.html/../../server.py",
+        "/main.js%00.html",
+        "/etc/passwd",
+        "/index.html?x",
+        "/\\..\\server.py",
+    ],
+)
 def test_only_files_of_the_list_are_served(server, path):
     assert ask(server, path, method="GET")[0] == 404
     assert ask(server, path, {})[0] == 404
@@ -105,7 +122,10 @@ def test_a_length_that_is_none_is_refused(server):
 
 
 def test_a_question_that_is_wrong_is_a_sentence(server):
-    assert ask(server, "/read", {"tokens": [999]}) == (400, {"error": "Token 999 is out of range: the model knows 0 to 20."})
+    assert ask(server, "/read", {"tokens": [999]}) == (
+        400,
+        {"error": "Token 999 is out of range: the model knows 0 to 20."},
+    )
     assert ask(server, "/read", {"model": 2, "tokens": [0]})[0] == 400
     assert ask(server, "/read", {"model": True, "tokens": [0]})[0] == 400
     assert ask(server, "/read", b"{not json")[1] == {"error": "The question is not JSON."}

@@ -45,7 +45,11 @@ def test_undo_and_branch_answer_as_if_nothing_else_had_been_read(model):
 def test_one_more_token_is_one_step(model, monkeypatch):
     read = []
     observe = type(model).observe
-    monkeypatch.setattr(type(model), "observe", lambda self, tokens, **rest: read.append(tokens.shape[1]) or observe(self, tokens, **rest))
+    monkeypatch.setattr(
+        type(model),
+        "observe",
+        lambda self, tokens, **rest: read.append(tokens.shape[1]) or observe(self, tokens, **rest),
+    )
     session = Session(model)
     session.read(Reading(TOKENS[:8]))
     session.read(Reading(TOKENS[:9], start=8))

@@ -46,7 +46,8 @@ def one_file(files: Mapping[str, str], data: str) -> str:
     replaced = {
         '<link rel="stylesheet" href="style.css">': f"<style>{style}</style>",
         '<script type="module" src="main.js"></script>': "",
-        '<meta charset="utf-8">': f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta charset="utf-8">': '<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         "</body>": f'<script type="application/json" id="models">{data}</script>\n'
         f'<script type="module">{script}</script>\n</body>',
     }

@@ -134,28 +134,36 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if not self._is_for_us():
-            return self._refuse(403, "This page is for the person at this machine.")
+            self._refuse(403, "This page is for the person at this machine.")
+            return
         name = self.path.removeprefix("/") or "index.html"
         content = self.server.files.get(name)  # an exact name of the list: no path is ever opened
         if content is None:
-            return self._refuse(404, "There is no such file.")
+            self._refuse(404, "There is no such file.")
+            return
         self._send(200, content, TYPES[name[name.rfind(".") :]])
 
     def do_POST(self) -> None:
         if not self._is_for_us():
-            return self._refuse(403, "This page is for the person at this machine.")
+            self._refuse(403, "This page is for the person at this machine.")
+            return
         if not hmac.compare_digest(self.headers.get(SECRET_HEADER, "").encode(), self.server.secret.encode()):
-            return self._refuse(403, "The key is missing; open the address that `mapformers explore` printed.")
+            self._refuse(403, "The key is missing; open the address that `mapformers explore` printed.")
+            return
         answer = self.server.explorer.answers.get(self.path.removeprefix("/"))
         if answer is None:
-            return self._refuse(404, "There is no such question.")
+            self._refuse(404, "There is no such question.")
+            return
         if self.headers.get("Content-Type") != "application/json":
-            return self._refuse(415, "Questions are JSON.")
+            self._refuse(415, "Questions are JSON.")
+            return
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdecimal()):
-            return self._refuse(411, "A question says how long it is.")
+            self._refuse(411, "A question says how long it is.")
+            return
         if len(length) > 9 or int(length) > MAX_BODY:
-            return self._refuse(413, f"A question has at most {MAX_BODY} bytes.")
+            self._refuse(413, f"A question has at most {MAX_BODY} bytes.")
+            return
         try:
             asked = json.loads(self.rfile.read(int(length)))
             require(isinstance(asked, dict), "A question is an object.")

@@ -13,8 +13,13 @@ from mapformers.explorer.server import Explorer, Server
 from mapformers.runs.config import RunConfig
 from mapformers.runs.run import Run
 
-SMALL = {"navigation": {"grid": 6, "steps": 8}, "dyck": {}, "family-tree": {"generations": 3}, "graph": {"world": "subway"},
-         "selective-copy": {"n_symbols": 8, "n_blanks": 8}}  # fmt: skip
+SMALL = {
+    "navigation": {"grid": 6, "steps": 8},
+    "dyck": {},
+    "family-tree": {"generations": 3},
+    "graph": {"world": "subway"},
+    "selective-copy": {"n_symbols": 8, "n_blanks": 8},
+}
 
 
 def exhibit_of(task: str, *models: str, **settings: Any) -> Exhibit:
