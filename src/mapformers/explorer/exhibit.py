@@ -13,6 +13,8 @@ from mapformers.evaluation import player_scores
 from mapformers.explorer.worlds import describe
 from mapformers.model import Decoder
 from mapformers.modules.movement import PathIntegrator
+from mapformers.runs import snapshots
+from mapformers.runs.folder import RunFolder
 from mapformers.runs.run import Run, load
 from mapformers.tasks import Task
 
@@ -44,8 +46,25 @@ class Exhibit:
         labels = distinct([label_of(model) for model in self.models])
         return {
             "task": describe(self.task),
-            "models": [about_model(run, model, label) for run, model, label in zip(self.runs, self.models, labels)],
+            "models": [
+                {**about_model(run, model, label), "snapshots": list(self.snapshots(index))}
+                for index, (run, model, label) in enumerate(zip(self.runs, self.models, labels))
+            ],
         }
+
+    def snapshots(self, index: int) -> dict[int, Path]:
+        """step -> file, of the copies of the weights that a run kept."""
+        return snapshots.steps_of(RunFolder(self.runs[index].folder).snapshots)
+
+    def at_snapshot(self, index: int, step: Any) -> Decoder:
+        """The model of a run as it was after a step."""
+        kept = self.snapshots(index)
+        require(
+            step in kept, f"Snapshots were kept at steps {', '.join(map(str, kept)) or 'none'}; choose one of them."
+        )
+        model = self.runs[index].config.build_model()
+        snapshots.load_into(kept[step], model)
+        return model.eval()
 
     def players(self) -> dict[str, Any]:
         """What rule players score on each split, which takes a few seconds to find out."""
@@ -71,6 +90,19 @@ def open_runs(folders: Sequence[Path]) -> Exhibit:
 
 def about_model(run: Run, model: Decoder, label: str) -> dict[str, Any]:
     """A model's sizes, what can be seen of each of its layers, and how each token moves on its maps."""
+    return {
+        "label": label,
+        "task": run.task.name,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "vocab": model.config.vocab_size,
+        "step": run.step,
+        "layers": about_layers(model),
+        "scores": _figures(run.result.get("splits", {})),
+    }
+
+
+def about_layers(model: Decoder) -> list[dict[str, Any]]:
+    """What can be seen of each layer, how every token moves on its map, and how fast its blocks turn."""
     size = min(model.config.vocab_size, 4096)
     notes = model.observe(torch.arange(size).unsqueeze(1))
     layers = []
@@ -83,15 +115,7 @@ def about_model(run: Run, model: Decoder, label: str) -> dict[str, Any]:
         if speeds is not None:
             about["speeds"] = [round(speed, 6) for speed in speeds]
         layers.append(about)
-    return {
-        "label": label,
-        "task": run.task.name,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "vocab": model.config.vocab_size,
-        "step": run.step,
-        "layers": layers,
-        "scores": _figures(run.result.get("splits", {})),
-    }
+    return layers
 
 
 def speeds_of(layer: nn.Module) -> list[float] | None:

@@ -12,17 +12,18 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from typing import Any
 
 from mapformers.errors import UserError, require
-from mapformers.explorer.exhibit import Exhibit
+from mapformers.explorer.exhibit import Exhibit, about_layers
 from mapformers.explorer.session import Reading, Session, whole_numbers
 from mapformers.explorer.worlds import draw_world, is_certain, own_graph
 
 HOST = "127.0.0.1"
+MAX_SNAPSHOTS = 64  # that are held in memory
 MAX_BODY = 2**20  # bytes of a request: the JSON of a large graph
 SECRET_HEADER = "X-Explorer-Key"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -54,6 +55,7 @@ class Explorer:
     def __init__(self, exhibit: Exhibit):
         self.exhibit, self.task = exhibit, exhibit.task
         self.sessions = [Session(model) for model in exhibit.models]
+        self.session_at = lru_cache(MAX_SNAPSHOTS)(lambda index, step: Session(exhibit.at_snapshot(index, step)))
         self.about = exhibit.about()
         self.players: Callable[[], dict[str, Any]] = cache(exhibit.players)
         self.answers: dict[str, Answer] = {
@@ -64,13 +66,21 @@ class Explorer:
             "graph": lambda asked: own_graph(self.task, asked.get("world"), 0),
             "certain": lambda asked: is_certain(self.task, whole_numbers(asked.get("tokens"), "tokens")),
             "tokens": self.tokens,
+            "snapshot": lambda asked: {"layers": about_layers(self._session(asked).model)},
         }
 
     def read(self, asked: dict[str, Any]) -> dict[str, Any]:
-        index = asked.get("model", 0)
+        return self._session(asked).read(Reading.of(asked))
+
+    def _session(self, asked: dict[str, Any]) -> Session:
+        """The model that is asked, as it is now or as it was after a step of its training."""
+        index, step = asked.get("model", 0), asked.get("snapshot")
         known = isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(self.sessions)
         require(known, f"There are models 0 to {len(self.sessions) - 1}.")
-        return self.sessions[index].read(Reading.of(asked))
+        if step is None:
+            return self.sessions[index]
+        require(isinstance(step, int), "snapshot must be the number of a step.")
+        return self.session_at(index, step)
 
     def tokens(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Text as the tokens of a language model."""

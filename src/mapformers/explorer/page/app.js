@@ -36,6 +36,8 @@ export class App {
     this.timer = undefined;
     this.revealsByItself = true;
     this.milliseconds = /** @type {number[]} */ ([]);
+    this.moment = -1; // which snapshot of the training is shown; -1: the end
+    this.finished = this.about.models.map((model) => model.layers);
     /** @type {any} */
     this.journey = null; // the result of the long walk and back
     /** @type {any} */
@@ -178,8 +180,26 @@ export class App {
     this.draw(this);
   }
 
+  /** The steps of which both models, or the one there is, have snapshots. @returns {number[]} */
+  moments() {
+    const [first, second] = this.about.models.map((model) => model.snapshots ?? []);
+    return second ? first.filter((step) => second.includes(step)) : first;
+  }
+
+  /** Show the models as they were after some steps of training. @param {number} moment */
+  async goTo(moment) {
+    const steps = this.moments();
+    this.moment = moment >= steps.length - 1 ? -1 : moment;
+    const snapshot = this.moment < 0 ? undefined : steps[this.moment];
+    for (let model = 0; model < this.about.models.length; model++) {
+      this.about.models[model].layers = snapshot === undefined ? this.finished[model] : (await this.engine.ask("snapshot", { model, snapshot })).layers;
+    }
+    await this.update();
+  }
+
   plainOptions() {
-    return { hidden: [...this.options.hidden], still: [...this.options.still], temperature: this.options.temperature };
+    const snapshot = this.moment < 0 ? undefined : this.moments()[this.moment];
+    return { hidden: [...this.options.hidden], still: [...this.options.still], temperature: this.options.temperature, snapshot };
   }
 
   /** Let every model read the tokens, and draw what was seen. */

@@ -5,10 +5,10 @@
  *   attention?: (number[] | null)[][]}} SeenLayer
  *   one row per token; attention: head, then token, then key; null where it was not asked for
  * @typedef {{logits: number[][], layers: SeenLayer[]}} Seen
- * @typedef {{hidden?: number[], still?: number[], temperature?: number, attention?: boolean,
+ * @typedef {{hidden?: number[], still?: number[], temperature?: number, attention?: boolean, snapshot?: number,
  *   progress?: (share: number) => void}} Options
  * @typedef {{name: string, heads: number, observables: string[], movements?: number[][], rank?: number, speeds?: number[]}} LayerAbout
- * @typedef {{label: string, task: string, parameters: number, vocab: number, step: number, layers: LayerAbout[],
+ * @typedef {{label: string, task: string, parameters: number, vocab: number, step: number, layers: LayerAbout[], snapshots?: number[],
  *   scores: Record<string, Record<string, number | null>>}} ModelAbout
  * @typedef {{name: string, kind: string, tokens: string[], actions: number[], metric: string, settings: any,
  *   splits: Record<string, any>, empty?: number | null, lag?: number, blank?: number, separator?: number}} TaskAbout
@@ -44,8 +44,8 @@ export function argmax(values) {
 export function signature(tokens, options) {
   const hidden = new Set(options.hidden ?? []);
   const still = new Set(options.still ?? []);
-  const heat = options.temperature ?? 1;
-  return tokens.map((token, index) => `${token}${hidden.has(index) ? "h" : ""}${still.has(token) ? "s" : ""}@${heat}`);
+  const state = `@${options.temperature ?? 1}#${options.snapshot ?? ""}`;
+  return tokens.map((token, index) => `${token}${hidden.has(index) ? "h" : ""}${still.has(token) ? "s" : ""}${state}`);
 }
 
 /** How many words two lists have in common at their beginnings. @param {string[]} one @param {string[]} other */

@@ -20,9 +20,19 @@ export function drawLab(holder, app) {
     element("p", { class: "caption" }, "Click an arrow of the compass: that action stands still on the map, and the model gets lost. Click a token to hide it from later ones."),
     stopped.length || hidden.length ? element("div", { class: "row" }, ...stopped, ...hidden) : null,
     element("label", { class: "slide" }, `Attention temperature ${app.options.temperature}`, heat),
+    trainingSlider(app),
     app.walks ? element("label", { class: "check" }, waits, " I reveal places myself (Space)") : null,
     app.task.kind === "grid" ? longWalk(app) : null,
   );
+}
+
+/** From before the first step of training to its end, where snapshots were kept. @param {App} app */
+function trainingSlider(app) {
+  const steps = app.moments();
+  if (steps.length < 2 || !app.engine.live) return null;
+  const at = app.moment < 0 ? steps.length - 1 : app.moment;
+  const slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", id: "moment", min: 0, max: steps.length - 1, step: 1, value: at, "aria-label": "Step of training", input: () => app.goTo(Number(slider.value)) }));
+  return element("label", { class: "slide" }, `How it learned: after step ${steps[at].toLocaleString("en")} of training`, slider);
 }
 
 /** @param {string} name @param {string} what @param {() => void} undo */
