@@ -8,8 +8,8 @@ import sys
 import urllib.request
 
 import pytest
-from exhibits import exhibit_of
 
+from exhibits import exhibit_of
 from mapformers.cli.main import main
 from mapformers.explorer.exhibit import Exhibit, distinct, label_of, open_runs
 from mapformers.runs.run import Run

@@ -15,7 +15,7 @@ from exhibits import SMALL
 from mapformers.errors import UserError
 from mapformers.explorer import bundle
 from mapformers.explorer.server import page_files
-from mapformers.explorer.worlds import describe, draw_world, is_certain, own_graph
+from mapformers.explorer.worlds import describe, draw_world, is_certain, own_graph, visible
 from mapformers.seeding import generator
 from mapformers.tasks.dyck import continuation_f1
 from mapformers.tasks.walls import _space
@@ -177,6 +177,10 @@ def test_every_task_is_described_and_has_worlds(name):
     assert about["kind"] != "tokens" and json.loads(json.dumps(about, allow_nan=False)) == about
     world = draw_world(task, "iid", 1)
     assert json.loads(json.dumps(world, allow_nan=False)) != {} and world == draw_world(task, "iid", 1)
+
+
+def test_a_token_of_blanks_can_be_seen():
+    assert [visible(name) for name in (" ", "\n", " the", "a b", "·")] == ["␣", "⏎", "␣the", "a b", "·"]
 
 
 def test_a_family_can_be_walked_and_the_logician_is_sure_of_a_way_back():

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from exhibits import exhibit_of
 
+from exhibits import exhibit_of
 from mapformers.errors import UserError
 from mapformers.explorer import session as sessions
 from mapformers.explorer.session import Reading, Session
@@ -116,3 +116,14 @@ def test_a_wrong_reading_is_a_sentence(asked, sentence):
 def test_a_token_that_the_model_does_not_know_is_a_sentence():
     with pytest.raises(UserError, match="out of range"):
         Session(exhibit_of("navigation").models[0]).read(Reading((99,)))
+
+
+def test_of_a_large_vocabulary_the_likeliest_tokens_are_told(monkeypatch):
+    monkeypatch.setattr(sessions, "LARGE_VOCABULARY", 20)
+    monkeypatch.setattr(sessions, "LIKELIEST", 3)
+    model = exhibit_of("navigation").models[0]
+    rows = Session(model).read(Reading(TOKENS))["logits"]
+    with torch.no_grad():
+        wanted = model(torch.tensor([TOKENS]))[0].log_softmax(-1).topk(3)
+    assert [row["tokens"] for row in rows] == wanted.indices.tolist()
+    assert close([row["values"] for row in rows], wanted.values.tolist())

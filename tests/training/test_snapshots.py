@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from runs import run
 
 from mapformers import load
 from mapformers.errors import UserError
 from mapformers.explorer.exhibit import open_runs
 from mapformers.explorer.server import Explorer
 from mapformers.runs import snapshots
+from runs import run
 
 
 def test_steps_begin_before_the_first_and_end_with_the_last():

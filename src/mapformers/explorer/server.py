@@ -89,7 +89,7 @@ class Explorer:
         corpus = getattr(self.task, "corpus", None)
         require(corpus is not None, "Only a model of text reads text.")
         assert corpus is not None
-        return {"tokens": corpus.tokenizer.encode(text)}
+        return {"tokens": corpus.tokenizer.encode([text])[0].tolist()}
 
 
 class Server(ThreadingHTTPServer):

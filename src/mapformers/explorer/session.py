@@ -14,6 +14,7 @@ from mapformers.modules.context import StreamState
 
 MAX_TOKENS = 20_000  # of one reading: a walk of 5000 steps and back
 CHUNK = 256  # tokens that are read at once: attention to all earlier ones is kept for as long as it is looked at
+LARGE_VOCABULARY, LIKELIEST = 2048, 64
 DIGITS = 5  # of what is sent: a pixel needs no more
 PER_TOKEN = ("delta_in", "coordinate", "delta", "place")  # (B, L, …) of a layer's observables
 PER_HEAD = ("theta",)  # (B, H, L, …)
@@ -146,7 +147,16 @@ def _plain(seen: Any, skip: int, before: int, attention: bool) -> dict[str, Any]
             heads = (_numbers(head) for head in notes["attention"][0, :, skip:])
             layer["attention"] = [[row[: before + skip + i + 1] for i, row in enumerate(rows)] for rows in heads]
         layers.append(layer)
-    return {"logits": _numbers(seen.logits[0, skip:]), "layers": layers}
+    return {"logits": _logits(seen.logits[0, skip:]), "layers": layers}
+
+
+def _logits(logits: Tensor) -> list[Any]:
+    """(L, V) as L rows; of a large vocabulary only the likeliest tokens of each row, by their log-probabilities."""
+    if logits.shape[-1] <= LARGE_VOCABULARY:
+        return _numbers(logits)
+    best = logits.log_softmax(dim=-1).topk(LIKELIEST)
+    rows = zip(best.indices.tolist(), _numbers(best.values))
+    return [{"tokens": tokens, "values": values} for tokens, values in rows]
 
 
 def _rows(values: Tensor) -> list[list[float]]:

@@ -31,7 +31,7 @@ def describe(task: Task[Any]) -> dict[str, Any]:
     about: dict[str, Any] = {
         "name": task.name,
         "kind": kind_of(task),
-        "tokens": [str(name) for name in task.token_names],
+        "tokens": [visible(str(name)) for name in task.token_names],
         "actions": list(task.action_ids),
         "metric": task.main_metric,
         "settings": to_dict(task.settings),
@@ -44,6 +44,11 @@ def describe(task: Task[Any]) -> dict[str, Any]:
     if isinstance(task, SelectiveCopy):
         about |= {"blank": task.blank_id, "separator": task.separator_id}
     return about
+
+
+def visible(name: str) -> str:
+    """A token with its blanks as signs, so that one can see it."""
+    return name.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥") if not name.strip() or name[0] == " " else name
 
 
 def kind_of(task: Task[Any]) -> str:

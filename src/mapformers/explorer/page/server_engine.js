@@ -31,6 +31,7 @@ export class ServerEngine {
     const same = commonLength(known.read, wanted);
     if (same === wanted.length) return firstOf(known.seen, same);
     const more = await this.ask("read", { model, tokens, from: same, ...options });
+    more.logits = more.logits.map((/** @type {any} */ row) => (row.values ? whole(row, this.about.models[model].vocab) : row));
     const seen = followedBy(firstOf(known.seen, same), more);
     this.known[model] = { read: wanted, seen };
     return seen;
@@ -52,4 +53,11 @@ export class ServerEngine {
     if (!answer.ok) throw new Error(found.error);
     return found;
   }
+}
+
+/** A row of which only the likeliest tokens were told; all others are next to impossible. @param {{tokens: number[], values: number[]}} row @param {number} vocab */
+function whole(row, vocab) {
+  const logits = new Float32Array(vocab).fill(-30);
+  row.tokens.forEach((token, rank) => (logits[token] = row.values[rank]));
+  return logits;
 }
