@@ -57,8 +57,6 @@ class Choice:
     """Go on with the run in that folder from its newest checkpoint; where there is none yet, start it."""
     overwrite: bool = False
     """Start anew although the folder holds a run; its files are removed, and no others."""
-    snapshots: int = 0
-    """Copies of the weights to keep along the way, for `mapformers explore`: 12 show well how a model learned."""
     threads: int | None = None
     """Threads to compute on; fewer are faster where the cores are busy. Unless given: one per core, and with --resume
     as many as before."""
@@ -99,10 +97,10 @@ def train_asked(asked: "Asked") -> int:
     if choice.resume and has_something_to_resume(folder, asked):
         config = check_same_run(folder, asked)
         with use_threads(threads_of(folder, choice)):
-            result = resume_run(folder, console, n_snapshots=choice.snapshots)
+            result = resume_run(folder, console)
     else:
         config = composed or asked.compose()
-        result = start_run(config, folder, console, overwrite=choice.overwrite, n_snapshots=choice.snapshots)
+        result = start_run(config, folder, console, overwrite=choice.overwrite)
     if not is_main_process():
         return 0
     Console().print(split_table(result["splits"], f"{title_of(config)}, seed {config.seed}"))

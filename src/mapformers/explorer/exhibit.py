@@ -14,7 +14,6 @@ from mapformers.explorer.worlds import describe
 from mapformers.model import Decoder
 from mapformers.modules.movement import PathIntegrator
 from mapformers.runs import snapshots
-from mapformers.runs.folder import RunFolder
 from mapformers.runs.run import Run, load
 from mapformers.tasks import Task
 
@@ -47,23 +46,25 @@ class Exhibit:
         return {
             "task": describe(self.task),
             "models": [
-                {**about_model(run, model, label), "snapshots": list(self.snapshots(index))}
+                {**about_model(run, model, label), "snapshots": self.moments(index)}
                 for index, (run, model, label) in enumerate(zip(self.runs, self.models, labels))
             ],
         }
 
-    def snapshots(self, index: int) -> dict[int, Path]:
-        """step -> file, of the copies of the weights that a run kept."""
-        return snapshots.steps_of(RunFolder(self.runs[index].folder).snapshots)
+    def moments(self, index: int) -> list[int]:
+        """The steps of training at which a run can be shown: those it kept a snapshot of, and before the first."""
+        steps = [step for step, _ in snapshots.found_in(self.runs[index].folder)]
+        return [0, *steps] if steps else []
 
-    def at_snapshot(self, index: int, step: Any) -> Decoder:
+    def at_moment(self, index: int, step: int) -> Decoder:
         """The model of a run as it was after a step."""
-        kept = self.snapshots(index)
-        require(
-            step in kept, f"Snapshots were kept at steps {', '.join(map(str, kept)) or 'none'}; choose one of them."
-        )
-        model = self.runs[index].config.build_model()
-        snapshots.load_into(kept[step], model)
+        run, kept = self.runs[index], self.moments(index)
+        told = ", ".join(map(str, kept)) or "none"
+        require(step in kept, f"Snapshots were kept at steps {told}; choose one of them.")
+        model = run.config.build_model()  # as it was before the first step
+        if step:
+            snapshots.fill(dict(snapshots.found_in(run.folder))[step], model)
+        assert isinstance(model, Decoder)
         return model.eval()
 
     def players(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Explorer:
     def __init__(self, exhibit: Exhibit):
         self.exhibit, self.task = exhibit, exhibit.task
         self.sessions = [Session(model) for model in exhibit.models]
-        self.session_at = lru_cache(MAX_SNAPSHOTS)(lambda index, step: Session(exhibit.at_snapshot(index, step)))
+        self.session_at = lru_cache(MAX_SNAPSHOTS)(lambda index, step: Session(exhibit.at_moment(index, step)))
         self.about = exhibit.about()
         self.players: Callable[[], dict[str, Any]] = cache(exhibit.players)
         self.answers: dict[str, Answer] = {

@@ -12,7 +12,7 @@ from torch import nn
 
 from mapformers.errors import UserError, require
 from mapformers.files import clear_file_errors, errors_naming, hold_folder, read_json, write_atomically, write_json
-from mapformers.runs import checkpoint, snapshots
+from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig
 from mapformers.runs.metrics import read_metrics
 
@@ -28,7 +28,6 @@ class RunFolder:
         self.metrics_file = path / "metrics.jsonl"
         self.result_file = path / "result.json"
         self.checkpoints = path / "checkpoints"
-        self.snapshots = path / "snapshots"
 
     def require_free(self, overwrite: bool = False) -> None:
         """Refuse a folder in which a process trains, and one that holds a run with a checkpoint or a result.
@@ -75,8 +74,6 @@ class RunFolder:
         """Remove the files of a run and no others; config.json last, so that a kill leaves a run to start again."""
         if self.config_file.exists():
             checkpoint.clear(self.checkpoints)
-            for file in snapshots.steps_of(self.snapshots).values():
-                file.unlink()
             about = [self.path / name for name in ABOUT_A_RUN]
             for file in (*about, self.result_file, self.metrics_file, self.config_file):
                 file.unlink(missing_ok=True)

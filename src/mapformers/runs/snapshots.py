@@ -1,6 +1,9 @@
-"""Snapshots: small copies of the weights along a run, kept on request, to look at how a model learned."""
+"""Snapshots: the weights alone at some moments of a run, for whoever wants to see it learn (`--snapshots`).
 
-import re
+They are no checkpoints: nothing can be gone on from them, and they stay until the run is started anew.
+"""
+
+from functools import cache
 from pathlib import Path
 
 import safetensors.torch
@@ -10,36 +13,37 @@ from torch import nn
 from mapformers.errors import UserError
 from mapformers.files import write_atomically
 
-NAME = re.compile(r"step-(\d{8})\.safetensors")
+FOLDER = "snapshots"
 
 
-def snapshot_steps(steps: int, number: int) -> list[int]:
-    """After which steps of a run ``number`` snapshots are taken: the first before any, the last at the end.
-
-    They are denser at the beginning, where most is learned: step i of n is at the share (i / (n − 1))².
-    """
-    if number == 0:
-        return []
-    shares = [(index / max(1, number - 1)) ** 2 for index in range(number)]
-    return sorted({round(steps * share) for share in shares})
+@cache
+def moments(steps: int, n: int) -> frozenset[int]:
+    """At most n of the steps of a run, its last among them, closer together at the beginning, where most happens."""
+    return frozenset(max(1, round(steps * (i / n) ** 2)) for i in range(1, n + 1))
 
 
-def save(folder: Path, step: int, model: nn.Module) -> None:
-    """Keep the weights as they are after a step."""
-    folder.mkdir(exist_ok=True)
-    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
-    write_atomically(folder / f"step-{step:08d}.safetensors", safetensors.torch.save(weights))
+def save(run: Path, step: int, model: nn.Module) -> Path:
+    """Keep the weights as they are now in the folder of a run."""
+    weights = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+    path = run / FOLDER / f"step-{step:09d}.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, safetensors.torch.save(weights))
+    return path
 
 
-def steps_of(folder: Path) -> dict[int, Path]:
-    """step -> file, of all snapshots in a folder, in order."""
-    found = [(NAME.fullmatch(path.name), path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
-    return {int(match.group(1)): path for match, path in found if match}
+def found_in(run: Path) -> list[tuple[int, Path]]:
+    """The snapshots of a run, each with its step, in order."""
+    return [(int(path.stem.removeprefix("step-")), path) for path in sorted((run / FOLDER).glob("step-*.safetensors"))]
 
 
-def load_into(path: Path, model: nn.Module) -> None:
+def fill(path: Path, model: nn.Module) -> None:
     """Put the weights of a snapshot into a model."""
     try:
         model.load_state_dict(safetensors.torch.load_file(path))
-    except (SafetensorError, RuntimeError, OSError):
-        raise UserError(f"{path} is no snapshot of this model; delete it.") from None
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise UserError(f"{path} is not a snapshot of this run: {error}") from None
+
+
+def clear(run: Path) -> None:
+    for _, path in found_in(run):
+        path.unlink()

@@ -17,12 +17,11 @@ from mapformers.errors import UserError, require
 from mapformers.evaluation import check_logits, evaluate, evaluate_splits
 from mapformers.files import write_json
 from mapformers.progress import StageDisplay, TrainingProgress
-from mapformers.runs import checkpoint, snapshots
+from mapformers.runs import checkpoint
 from mapformers.runs.config import RunConfig
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.moments import is_shard
 from mapformers.runs.provenance import provenance
-from mapformers.runs.snapshots import snapshot_steps
 from mapformers.seeding import generator
 from mapformers.signals import Requests, noted
 from mapformers.stages import watched_by
@@ -43,8 +42,7 @@ class Trainer:
 
     Several processes (`torchrun`, `accelerate launch`) each take their part of every batch; the first of them
     speaks, measures and writes for all. If the model is sharded, all of them measure and write, since none has all of
-    it. ``model``: a module of one's own from tokens to logits. ``n_snapshots``: how many copies of the weights to keep
-    along the way.
+    it. ``model``: a module of one's own from tokens to logits.
     """
 
     def __init__(
@@ -54,7 +52,6 @@ class Trainer:
         console: Console | None = None,
         title: str = "training",
         model: nn.Module | None = None,
-        n_snapshots: int = 0,
     ):
         self.config, self.folder, self.title = config, folder, title
         self.console = (console or Console(stderr=True)) if is_main_process() else Console(quiet=True)
@@ -64,11 +61,6 @@ class Trainer:
         self.sharded = config.backend.sharding == "full" and self.accelerator.num_processes > 1
         if self.sharded:
             self.model = shard(copy.deepcopy(self.model) if model is not None else self.model, self.accelerator.device)
-        require(n_snapshots >= 0, f"--snapshots must not be negative, but is {n_snapshots}.")
-        require(
-            not (n_snapshots and self.sharded), "Of a model that is shared out no snapshots are kept; leave one out."
-        )
-        self.snapshot_steps = snapshot_steps(config.train.steps, n_snapshots)
         self.optimizer = build_optimizer(self.model, config.train)
         self.parallel, self.stepper = prepare(self.accelerator, self.model, self.optimizer, self.sharded)
         self.parts = self.accelerator.num_processes * config.backend.accumulate
@@ -166,10 +158,8 @@ class Trainer:
         if self._is_measured_at(self.step) and not self._from_main(self._has_measured):
             self._evaluate(requests)  # it was cut short
         asked = self._any(bool(requests))
-        self._keep_snapshot()
         while self.step < train.steps and not asked:
             self._one_step(progress)
-            self._keep_snapshot()
             if self._is_measured_at(self.step):
                 self._evaluate(requests)
             asked = self._any(bool(requests))
@@ -179,10 +169,6 @@ class Trainer:
             self._save()
             progress.say(f"Stopped after step {self.step}; {self.resumed_by}")
             raise requests.stopped()
-
-    def _keep_snapshot(self) -> None:
-        if self.is_main and self.step in self.snapshot_steps:
-            snapshots.save(self.folder.snapshots, self.step, self.model)
 
     def _is_measured_at(self, step: int) -> bool:
         return step > 0 and (step % self.config.train.eval_every == 0 or step == self.config.train.steps)

@@ -71,7 +71,6 @@ def start_run(
     title: str | None = None,
     model: nn.Module | None = None,
     overwrite: bool = False,
-    n_snapshots: int = 0,
 ) -> dict[str, Any]:
     """Start a run in a folder, train it to the end, and return the content of result.json.
 
@@ -81,7 +80,7 @@ def start_run(
     if is_main_process():
         folder.require_free(overwrite)
     # Built before the folder is made: what cannot be built leaves none.
-    trainer = Trainer(config, folder, console, title or title_of(config), model, n_snapshots)
+    trainer = Trainer(config, folder, console, title or title_of(config), model)
     with _owned(folder), lost_processes_told(trainer.resumed_by):
         if trainer.is_main:
             RunFolder.create(out, config, overwrite)
@@ -89,15 +88,11 @@ def start_run(
 
 
 def resume_run(
-    out: Path,
-    console: Console | None = None,
-    title: str | None = None,
-    model: nn.Module | None = None,
-    n_snapshots: int = 0,
+    out: Path, console: Console | None = None, title: str | None = None, model: nn.Module | None = None
 ) -> dict[str, Any]:
     """Go on with the run in a folder from its newest whole checkpoint."""
     folder, config = RunFolder.open(out)
-    trainer = Trainer(config, folder, console, title or title_of(config), model, n_snapshots)
+    trainer = Trainer(config, folder, console, title or title_of(config), model)
     with _owned(folder), lost_processes_told(trainer.resumed_by):
         trainer.restore()
         if trainer.is_main and trainer.accelerator.device.type == "cpu":
