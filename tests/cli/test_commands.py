@@ -244,6 +244,8 @@ def test_demo_draws_the_map_and_leaves_an_existing_demo_alone(run, scratch):
         assert f"{result['splits']['iid']['accuracy']['value']:.3f}" in printed
         assert result["row"] in printed
     assert "demo-2/map.png" in printed
+    page = (scratch / "demo-2/explore.html").read_text(encoding="utf-8")  # the models are in it
+    assert "demo-2/explore.html" in printed and page.startswith("<!doctype html>") and '"label":"MapWM-r2"' in page
 
 
 def test_a_demo_in_a_new_place_goes_there(scratch):

@@ -14,7 +14,9 @@ from mapformers.analysis import align, token_movements, walked_path
 from mapformers.cli.parse import parse
 from mapformers.cli.threads import use_threads
 from mapformers.errors import UserError, require
-from mapformers.files import clear_file_errors, write_json
+from mapformers.explorer.bundle import bundle
+from mapformers.explorer.exhibit import open_runs
+from mapformers.files import clear_file_errors, write_atomically, write_json
 from mapformers.model import Decoder
 from mapformers.recipes import RECIPES, TableView
 from mapformers.reports.map_figure import MapPicture, draw_map
@@ -34,6 +36,7 @@ Scored is what it predicts on coming back to a place that is not empty.
 """
 ROWS = ("RoPE (1L)", "MapWM-r2")
 WORLD, MAPPED = "2D", "MapWM-r2"
+SHOWN = ("mapwm-r2", "rope")  # on the page, the map first
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,9 @@ def run_demo(asked: Arguments) -> int:
     assert isinstance(run.model, Decoder)
     draw_map(map_picture(run.model, run.task, asked.seed), folder / "map.png")
     screen.print(f"Picture: {folder / 'map.png'}   figures: {folder / 'demo.json'}", highlight=False, soft_wrap=True)
+    page = folder / "explore.html"
+    write_atomically(page, bundle(open_runs([folder / name for name in SHOWN])).encode())
+    screen.print(f"Walk in it yourself: open {page} in a browser.", highlight=False, soft_wrap=True)
     on = f"{asked.threads} thread{'s' if asked.threads > 1 else ''}"
     screen.print(f"Training and measuring took {took / 60:.1f} minutes on {on}.", highlight=False)
     return 0

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "eval": ("evaluate", "main", "measure a trained run on every split"),
     "analyze": ("analyze", "main", "figures and numbers of what a trained run has learned"),
     "show": ("show", "main", "draw a sample of a task"),
+    "explore": ("explore", "main", "walk in a world by hand, and watch a model's map, in the browser"),
     "list": ("listing", "main", "names of models, tasks and recipes"),
     "reproduce": ("reproduce", "main", "run the rows of a table of the paper"),
     "report": ("report", "main", "print a table of the paper beside ours"),
