@@ -76,7 +76,7 @@ def t_quantile(inside: float, free: float) -> float:
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
-    """I_x(a, b), regularised, by its continued fraction where that converges fast, else by I_x(a, b) = 1 − I_{1−x}(b, a)."""
+    """I_x(a, b), regularised: by its continued fraction, or by that of 1 − I_{1−x}(b, a) where that is the fast one."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):

@@ -1,9 +1,9 @@
 """Perplexity against the length of the context: the same target tokens, with ever more of the text before them (B.5).
 
-For a context of C tokens the model begins with an empty state C tokens before the last target, and reads on. So it never
-sees more than C tokens, also if it remembers without end: a state that came from further back, as a stream or a sliding
-window has it, would tell a model of the past that it is not to know. What it reads goes through the state in pieces, so
-no mask or attention of C × C is built, and every layer sees what it would see in one go (`tests/properties`).
+For a context of C tokens the model begins with an empty state C tokens before the last target, and reads on. So it
+never sees more than C tokens, also if it remembers without end: the state of a stream that began further back would
+tell it of a past that it is not to know. What it reads goes through the state in pieces, so nothing of C × C is built,
+and every layer sees what it would see in one go.
 
 The targets of a window are its last tokens. The first of them has C − targets + 1 tokens before it, the last one C.
 """
