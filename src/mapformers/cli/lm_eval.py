@@ -93,9 +93,7 @@ def require_comparable(subjects: Sequence[LanguageRun]) -> None:
     for other in subjects[1:]:
         where = f"The run in {other.run.folder}"
         same_tokens = other.tokenizer_checksum == first.tokenizer_checksum
-        require(
-            same_tokens, f"{where} has another tokenizer than {first.run.folder}: their perplexities do not compare."
-        )
+        require(same_tokens, f"{where} has another tokenizer than {first.run.folder}; perplexities do not compare.")
         same_text = other.corpus.manifest.checksum() == first.corpus.manifest.checksum()
         require(same_text, f"{where} is on other text than {first.run.folder}; compare runs on the same data.")
         context, own = first.task.settings.context, other.task.settings.context
@@ -109,9 +107,7 @@ def question_of(asked: Arguments, subject: LanguageRun) -> Question:
     contexts = asked.contexts or (CONTEXTS if asked.documents is not None else ())
     documents = long_documents(subject.corpus, asked.documents) if contexts else []
     if contexts:
-        require(
-            min(contexts) >= asked.targets, f"--contexts must be at least as long as the {asked.targets} --targets."
-        )
+        require(min(contexts) >= asked.targets, f"--contexts must be at least {asked.targets}, as many as --targets.")
         documents = long_enough(documents, max(contexts), asked.targets, asked.blocks)
     return Question(
         asked.windows,

@@ -127,9 +127,10 @@ def long_documents(corpus: Corpus, path: str | Path | None = None) -> list[Ids]:
     other = Corpus.open(path)
     same = tokenizer_checksum(other.manifest) == tokenizer_checksum(corpus.manifest)
     require(
-        same, f"{path} was prepared with another tokenizer than the run's data; give --documents as text, or prepare it "
-        f"with --tokenizer {corpus.folder / 'tokenizer.json'}."
-    )  # fmt: skip
+        same,
+        f"{path} was prepared with another tokenizer than the run's data; give --documents as text, or prepare "
+        f"it with --tokenizer {corpus.folder / 'tokenizer.json'}.",
+    )
     return documents_of(held_out(other, whatever=True))
 
 
@@ -149,8 +150,8 @@ def documents_of(text: TokenText) -> list[Ids]:
 def differences(first: Sequence[Measured], second: Sequence[Measured]) -> dict[str, Difference]:
     """What the first runs have over the second, as a ratio of perplexities: −0.02 is 2 % less.
 
-    Several runs of a side are seeds of one model: pairs are of their means. Over seeds, Welch's test is of the mean of the
-    last five validation perplexities (or of the final one, where a run has none), in logarithms.
+    Several runs of a side are seeds of one model: pairs are of their means. Over seeds, Welch's test is of the mean of
+    the last five validation perplexities (or of the final one, where a run has none), in logarithms.
     """
     sides = (first, second)
     found = {"validation windows, paired": paired(*(mean_losses([m.windows.nats for m in side]) for side in sides))}
@@ -159,9 +160,8 @@ def differences(first: Sequence[Measured], second: Sequence[Measured]) -> dict[s
         losses = [mean_losses([m.contexts.of(context) for m in side if m.contexts]) for side in sides]
         found[f"context {context}, documents, paired"] = paired(*losses)
     if min(map(len, sides)) >= 2:
-        found["seeds, Welch"] = welch(
-            *([math.log(m.last_five or m.windows.perplexity) for m in side] for side in sides)
-        )
+        logs = [[math.log(m.last_five or m.windows.perplexity) for m in side] for side in sides]
+        found["seeds, Welch"] = welch(*logs)
     return {name: difference.as_ratio() for name, difference in found.items()}
 
 
