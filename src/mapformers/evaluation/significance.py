@@ -28,7 +28,8 @@ class Difference:
 
     def as_ratio(self) -> "Difference":
         """A difference of logarithms as a relative one: −0.02 is 2 % less."""
-        return Difference(*(math.expm1(value) for value in (self.mean, self.low, self.high)), self.p, self.n)
+        mean, low, high = (math.expm1(value) for value in (self.mean, self.low, self.high))
+        return Difference(mean, low, high, self.p, self.n)
 
     def to_dict(self) -> dict[str, float | list[int]]:
         return {"mean": self.mean, "low": self.low, "high": self.high, "p": self.p, "n": list(self.n)}
