@@ -90,7 +90,7 @@ def test_the_papers_table_of_islands():
         assert PRINTED_BLIMP[row, "islands"][0] == pytest.approx(sum(six) / 6, abs=0.006)
 
 
-def test_a_run_is_measured_kept_and_not_run_again(data, capsys):
+def test_a_run_is_measured_kept_and_not_run_again(data, inline, capsys):
     record = reproduce("lm", scale="smoke", rows=["MapWM/MapEM"], worlds=["books"], console=quiet())
     [entry] = record["runs"]
     found = entry["measures"]
