@@ -51,8 +51,8 @@ def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, PROG, DESCRIPTION)
     require(asked.tokens >= 1, f"--tokens must be at least 1, not {asked.tokens}.")
     prompts = read_prompts(asked)
-    found = language_run(asked.run_dir)
-    run, model, corpus = found.run, found.model, found.corpus
+    subject = language_run(asked.run_dir)
+    run, model, corpus = subject.run, subject.model, subject.corpus
     ids = [corpus.tokenizer.encode([prompt])[0].tolist() for prompt in prompts]
     with use_threads(asked.threads):
         settings: dict[str, Any] = {"stop": corpus.separator, **asdict(asked.sampling)}
