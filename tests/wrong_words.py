@@ -319,7 +319,7 @@ MORE_CASES = [
     ("lm eval nowhere --windows 0", "--windows must be at least 1, not 0."),
     ("lm eval nowhere --blocks -1", "--blocks must be at least 1, not -1."),
     ("lm eval nowhere --limit 0", "--limit must be at least 1, not 0."),
-    ("lm eval nowhere --contexts long", "--contexts"),
+    ("lm eval nowhere --contexts long", "--contexts does not take 'long'; see `mapformers lm eval --help`."),
     (
         "train --task navigation --model mapwm --checkpoint-activations",
         "checkpoint_activations computes movements twice, and their running mean with them: it goes with",
