@@ -246,7 +246,7 @@ class Recipe:
     def require_ready(self, worlds: Iterable[str] | None = None) -> None:
         """Refuse to begin where data of a world (any unless given), or files that a measure needs, are not there."""
         for world in self.worlds if worlds is None else worlds:
-            _ = self.build_task(world).token_names
+            _ = self.build_task(world).vocab_size
         for measure in self.measures:
             measure.require_ready()
 
