@@ -5,14 +5,18 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import mapformers as mf
-from helpers import tiny_corpus
+from helpers import words
 from mapformers.errors import UserError
 from mapformers.hf import save_run
+from mapformers.lm import prepare
 from runs import quiet
 
 
-def test_a_saved_run_has_its_model_and_its_tokenizer(tmp_path):
-    settings = {"data": tiny_corpus(), "context": 16, "d_model": 16, "n_heads": 1, "console": quiet()}
+@pytest.mark.parametrize("tokenizer", ["bytes", "bpe:300"])
+def test_a_saved_run_has_its_model_and_its_tokenizer(tokenizer, tmp_path):
+    (tmp_path / "text.txt").write_text(words(300))
+    prepare(tmp_path / "text.txt", tmp_path / "data", tokenizer=tokenizer, val=0.2, console=quiet())
+    settings = {"data": tmp_path / "data", "context": 16, "d_model": 16, "n_heads": 1, "console": quiet()}
     run = mf.train("text", "mapwm", scale="smoke", out=tmp_path / "run", **settings)
     folder = save_run(tmp_path / "run", tmp_path / "saved")
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
