@@ -27,7 +27,7 @@ BOOKS, CODE = "books", "code"
 FIVE, THREE = tuple(range(5)), tuple(range(3))
 BUDGET = {"batch_size": 16, "sequences": 5_760, "eval_every": 12, "eval_sequences": 64, "final_sequences": 512}
 VALIDATION, WINDOWS = LastEvaluations(), Windows()
-CONTEXTS, BLIMP = Contexts(blocks=1), Blimp(limit=250)
+CONTEXTS, BLIMP = Contexts(blocks=1), Blimp(limit=200)
 
 IN_TWO = (BOOKS, CODE)
 ONLY_BOOKS = (BOOKS,)
