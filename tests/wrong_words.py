@@ -309,6 +309,17 @@ MORE_CASES = [
     ("lm train --resume", "Say which run goes on: --resume --out RUN_DIR"),
     ("lm train --resume --out nowhere", "nowhere is not a run folder yet: to start a run there, name its"),
     ("reproduce rates-lm", "data/books-rates is not a prepared folder: it has no manifest.json; see"),
+    ("reproduce lm --worlds books", "data/books is not a prepared folder: it has no manifest.json; see"),
+    # lm eval
+    (
+        "lm eval",
+        "mapformers lm eval needs the folder that `mapformers lm train` wrote; see `mapformers lm eval --help`.",
+    ),
+    ("lm eval nowhere", "nowhere is not a run folder: it has no config.json; give the folder that"),
+    ("lm eval nowhere --windows 0", "--windows must be at least 1, not 0."),
+    ("lm eval nowhere --blocks -1", "--blocks must be at least 1, not -1."),
+    ("lm eval nowhere --limit 0", "--limit must be at least 1, not 0."),
+    ("lm eval nowhere --contexts long", "--contexts does not take 'long'; see `mapformers lm eval --help`."),
     (
         "train --task navigation --model mapwm --checkpoint-activations",
         "checkpoint_activations computes movements twice, and their running mean with them: it goes with",

@@ -111,7 +111,9 @@ def test_a_claim_that_says_nothing_or_two_things_is_refused():
         with pytest.raises(mf.UserError, match="needs one of worse, at_least and at_most"):
             Claim("x", better=MAPWM, **wrong)
     for wrong in ({}, {"split": "iid", "after": 8}, {"split": "iid", "grid": "steps x grid"}):
-        with pytest.raises(mf.UserError, match="is a split, a grid with its row and column, or after so many"):
+        with pytest.raises(
+            mf.UserError, match="is a split, a grid with its row and column, after so many sequences, or a"
+        ):
             At("MapWM", "1D", **wrong)
 
 

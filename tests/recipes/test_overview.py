@@ -8,8 +8,8 @@ from rich.console import Console
 
 from mapformers.launch import overview
 from mapformers.launch.board import Board
-from mapformers.launch.overview import Overview, duration, time_left
-from mapformers.launch.work import Work
+from mapformers.launch.overview import Overview, duration, figures, time_left, wordings
+from mapformers.launch.work import Progress, Work
 
 
 @pytest.fixture
@@ -79,3 +79,19 @@ def test_elsewhere_a_line_now_and_then(works, monkeypatch):
         shown.refresh()
     [line] = console.file.getvalue().splitlines()
     assert line.startswith("3 done, 2 running") and "MapWM, 1D, seed 0: step 2/4, accuracy 0.250" in line
+
+
+def test_every_score_has_its_own_name_and_a_loss_is_shown_as_perplexity():
+    text = Progress(2, 4, 5.2, 8.0, 1.0, "loss")
+    assert figures(text) == ("step 2/4", "perplexity 181", "8 seq/s", "0:01 left")
+    assert [wording[1] for wording in wordings(text)] == ["perplexity 181", "ppl 181", "181"]
+    assert figures(Progress(2, 4, None, 8.0, 1.0, "loss"))[1] == "perplexity –"
+    brackets = Progress(2, 4, 0.5, 8.0, 1.0, "closer_accuracy")
+    assert [wording[1] for wording in wordings(brackets)] == ["closer accuracy 0.500", "closer accuracy 0.500", "0.500"]
+    walks = Progress(2, 4, 0.25, 8.0, 1.0)
+    assert [wording[1] for wording in wordings(walks)] == ["accuracy 0.250", "acc 0.250", "0.250"]
+    assert list(wordings(Progress(0, 4, None, 0.0, None)))[1] == ("starting", "", "", "")
+
+
+def test_the_metric_is_that_of_the_task(works):
+    assert works[0].progress().metric == works[0].config.build_task().main_metric == "accuracy"

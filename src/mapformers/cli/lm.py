@@ -9,6 +9,7 @@ from mapformers.errors import unknown
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "prepare": ("lm_data", "prepare", "turn text into token shards"),
     "train": ("lm_train", "main", "train a language model on a prepared text"),
+    "eval": ("lm_eval", "main", "measure perplexity, long contexts and BLiMP of a trained model"),
     "generate": ("lm_generate", "main", "go on after prompts with a trained model"),
     "check": ("lm_data", "check", "read a prepared folder again and compare its checksums"),
 }
@@ -22,6 +23,7 @@ Language models: text, from a file, a folder, a hub or Python itself.
   mapformers lm prepare books/ --out data/books --tokenizer bpe:4096     any folder of text
   mapformers lm prepare python: --out data/python --tokenizer bpe:4096   Python's standard library
   mapformers lm train --data data/books --model mapwm                    a run on it
+  mapformers lm eval runs/text-mapwm-seed0                               how good it is
   mapformers lm generate runs/text-mapwm-seed0 --prompt "It was"         text from that run
   mapformers lm COMMAND --help                                           more on each
 """

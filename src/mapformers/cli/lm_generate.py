@@ -13,13 +13,10 @@ from mapformers.cli.parse import parse
 from mapformers.cli.threads import use_threads
 from mapformers.errors import UserError, require
 from mapformers.lm.corpus import Corpus
+from mapformers.lm.evaluation import language_run
 from mapformers.lm.generation import Sampling, generate, stream
-from mapformers.lm.text import Text
 from mapformers.lm.unfolding import Unfolding
 from mapformers.model import Decoder
-from mapformers.runs.config import ForeignModel
-from mapformers.runs.folder import RunFolder
-from mapformers.runs.run import Run, load
 
 PROG = "mapformers lm generate"
 DESCRIPTION = """Let a language model go on after one prompt or several.
@@ -54,7 +51,8 @@ def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, PROG, DESCRIPTION)
     require(asked.tokens >= 1, f"--tokens must be at least 1, not {asked.tokens}.")
     prompts = read_prompts(asked)
-    run, model, corpus = language_model(asked.run_dir)
+    subject = language_run(asked.run_dir)
+    run, model, corpus = subject.run, subject.model, subject.corpus
     ids = [corpus.tokenizer.encode([prompt])[0].tolist() for prompt in prompts]
     with use_threads(asked.threads):
         settings: dict[str, Any] = {"stop": corpus.separator, **asdict(asked.sampling)}
@@ -86,22 +84,6 @@ def read_prompts(asked: Arguments) -> list[str]:
     for where, prompt in prompts.items():
         require(bool(prompt), f"{where} is empty; give it at least one letter.")
     return list(prompts.values())
-
-
-def language_model(folder: Path) -> tuple[Run, Decoder, Corpus]:
-    """The run, its model, and the text it was trained on, whose tokenizer is needed."""
-    _, config = RunFolder.open(folder)
-    require(config.task == "text", f"The run in {folder} is on {config.task}; give one that was trained on text.")
-    foreign = isinstance(config.model, ForeignModel)
-    require(not foreign, f"The model of {folder} is your own {config.model_name}, of which no state is known.")
-    run = load(folder)
-    model, task = run.model, run.task
-    assert isinstance(model, Decoder) and isinstance(task, Text)
-    corpus = task.corpus
-    known = model.config.vocab_size
-    fits = f"{corpus.folder} has a vocabulary of {corpus.vocab_size} tokens, the model of {folder} one of {known}."
-    require(corpus.vocab_size == known, fits)
-    return run, model, corpus
 
 
 def show_as_it_comes(

@@ -72,6 +72,9 @@ def sentence(box: str, prog: str) -> str:
     if neither:
         kind = "a whole number" if neither[2] == "INT" else "a number"
         return f"{neither[1]} takes {kind}, not {neither[3]!r}."
+    several = re.match(r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*)\]", what)
+    if several:
+        return f"{several[1]} does not take {several[2]}; see `{prog} --help`."
     refused = re.match(r"Error parsing [\w-]+: (.*)", what)
     if refused and not refused[1].startswith("invalid"):
         return f"{refused[1]}."

@@ -1,5 +1,6 @@
 """`mapformers reproduce`: run the cells of a table of the paper, or of one's own."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +105,9 @@ def plans_of(asked: Arguments) -> list[Plan]:
     names = [name for name in RECIPES if not RECIPES[name].chooses] if asked.recipe == "all" else [asked.recipe]
     for name in names:
         own = RECIPES[name]
+        if asked.recipe == "all" and (why := not_ready(own)):
+            print(f"{name} is left out: {why}", file=sys.stderr)
+            continue
         file = results_file(asked.results, own.name, asked.scale)
         recipe = own.with_rows(*given)
         if file.exists():
@@ -114,6 +118,15 @@ def plans_of(asked: Arguments) -> list[Plan]:
             cell.config(asked.scale)
         plans.append(make_plan(recipe, asked.scale, file, cells, asked.keep_old))
     return plans
+
+
+def not_ready(recipe: Recipe) -> str:
+    """Why a recipe cannot be run here, such as data that are not prepared; empty if it can."""
+    try:
+        recipe.require_ready()
+    except UserError as error:
+        return str(error)
+    return ""
 
 
 def rows_of(recipe: Recipe, labels: Sequence[str], given: Sequence[str]) -> list[Row]:

@@ -28,7 +28,7 @@ from mapformers.hf.added_maps import (  # noqa: E402
 )
 from mapformers.hf.cache import MapFormerCache  # noqa: E402
 from mapformers.hf.configuration import MapFormerConfig  # noqa: E402
-from mapformers.hf.conversion import from_decoder, from_run  # noqa: E402
+from mapformers.hf.conversion import from_decoder, from_run, save_run  # noqa: E402
 from mapformers.hf.modeling import MapFormerForCausalLM  # noqa: E402
 
 AutoConfig.register(MapFormerConfig.model_type, MapFormerConfig, exist_ok=True)
@@ -51,4 +51,5 @@ __all__ = [
     "from_decoder",
     "from_run",
     "load_with_maps",
+    "save_run",
 ]

@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerFast
+
 from mapformers.errors import require
 from mapformers.hf.card import facts
 from mapformers.hf.configuration import MapFormerConfig
 from mapformers.hf.modeling import MapFormerForCausalLM
+from mapformers.lm.text import Text
+from mapformers.lm.tokenizer import Tokenizer, library
 from mapformers.model import Decoder
 from mapformers.runs.run import Run, load
 
@@ -39,3 +43,28 @@ def from_run(run: Run | str | Path, **settings: Any) -> MapFormerForCausalLM:
     model = from_decoder(run.model, **settings).eval()
     model.trained = facts(run)
     return model
+
+
+def save_run(run: Run | str | Path, folder: str | Path, **settings: Any) -> Path:
+    """Save the model of a run on text together with its tokenizer: all that `transformers` and `lm-eval` ask for.
+
+    >>> save_run("runs/text-mapwm-seed0", "for-transformers")  # doctest: +SKIP
+    """
+    run = run if isinstance(run, Run) else load(run)
+    task = run.task
+    require(
+        isinstance(task, Text), f"The run is on {run.config.task}, which has no tokenizer; use from_run for its model."
+    )
+    assert isinstance(task, Text)
+    tokenizer = to_transformers(task.corpus.tokenizer)
+    ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    from_run(run, **{**ends, **settings}).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Path(folder)
+
+
+def to_transformers(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
+    """A tokenizer as `transformers` has it; the separator both ends a text and, before the first token, begins one."""
+    name = tokenizer.token_name(tokenizer.separator)
+    content = library().Tokenizer.from_str(tokenizer.to_json())
+    return PreTrainedTokenizerFast(tokenizer_object=content, bos_token=name, eos_token=name)

@@ -13,15 +13,16 @@ from rich.text import Text
 
 from mapformers.launch.board import Board
 from mapformers.launch.work import Progress, Work
-from mapformers.progress import ECHO, duration
+from mapformers.progress import ECHO, duration, perplexity
 from mapformers.stages import watched_by
 
 REFRESH, HEARTBEAT = 1.0, 180.0  # seconds between looks at the folders; between plain lines where nothing happens
 TITLE = 14  # columns that a title should have at least
+SHORT = {"accuracy": "acc", "perplexity": "ppl"}
 
 
 class Overview:
-    """Shows a board: done, running with their accuracy, waiting, failed, time left.
+    """Shows a board: done, running with their score, waiting, failed, time left.
 
     ``expected``  seconds that cells should take, as far as the record tells.
     ``lanes``     how many cells run at a time; None where a cluster decides.
@@ -91,21 +92,32 @@ class Overview:
 
 
 def figures(progress: Progress) -> tuple[str, str, str, str]:
-    """Steps, accuracy, speed and time left of a running cell."""
+    """Steps, score, speed and time left of a running cell."""
     if progress.step == 0:
         return "starting", "", "", ""
-    score = "–" if progress.score is None else f"{progress.score:.3f}"
     left = "measuring" if progress.step == progress.steps else duration(progress.left or 0.0) + " left"
-    return f"step {progress.step}/{progress.steps}", f"accuracy {score}", f"{progress.speed:.0f} seq/s", left
+    return f"step {progress.step}/{progress.steps}", " ".join(named(progress)), f"{progress.speed:.0f} seq/s", left
+
+
+def named(progress: Progress) -> tuple[str, str]:
+    """A score under its own name; a loss is in nats per token, and shown as the perplexity that it is."""
+    is_loss = progress.metric == "loss"
+    name = "perplexity" if is_loss else progress.metric.replace("_", " ")
+    if progress.score is None:
+        return name, "–"
+    return name, perplexity(progress.score) if is_loss else f"{progress.score:.3f}"
 
 
 def wordings(progress: Progress) -> Iterator[tuple[str, ...]]:
     """The figures of a running cell in ever fewer columns of the terminal."""
     long = figures(progress)
-    short = tuple(text.replace("step ", "").replace("accuracy", "acc").removesuffix(" left") for text in long)
     yield long
-    yield tuple(text.replace(" seq/s", "/s") for text in short)
-    yield tuple(text.replace(" seq/s", "/s").removeprefix("acc ") for text in short)
+    steps, score, speed, left = long
+    name, value = named(progress) if score else ("", "")
+    rest = speed.replace(" seq/s", "/s"), left.removesuffix(" left")
+    steps = steps.removeprefix("step ")
+    yield steps, f"{SHORT.get(name, name)} {value}".strip(), *rest
+    yield steps, value, *rest
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> int:

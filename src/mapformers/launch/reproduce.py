@@ -97,6 +97,8 @@ def run_plans(plans: Sequence[Plan], where: Where, keep_old: bool, console: Cons
             console.print(sentence, highlight=False, soft_wrap=True)
     todo: dict[Work, Plan] = {}
     for plan in plans:
+        if plan.todo:
+            plan.recipe.require_ready({cell.world for cell, _ in plan.todo})
         for cell, _ in plan.todo:
             folder = cell_folder(where.runs, cell, plan.scale, keep_old)
             todo[Work(cell, plan.scale, folder, where.threads, keep_old)] = plan
@@ -157,7 +159,8 @@ def _with_players_from(measured: Record, world: str, record: Record) -> Record:
 def _in_words(recipe: Recipe, entry: Mapping[str, Any]) -> str:
     """The figures of a run on one line."""
     values = {split: entry["splits"][split][recipe.metric]["value"] for split in recipe.splits}
-    figures = [f"{split} {'–' if value is None else format(value, '.3f')}" for split, value in values.items()]
+    named = f" {recipe.metric}" if recipe.lower_is_better else ""  # 5.2 would be taken for something else
+    figures = [f"{split}{named} {'–' if value is None else format(value, '.3f')}" for split, value in values.items()]
     return ", ".join(figures) or "done"
 
 

@@ -42,6 +42,11 @@ class Work:
     def config(self) -> RunConfig:
         return self.cell.config(self.scale)
 
+    @cached_property
+    def metric(self) -> str:
+        """What its task is scored by first of all."""
+        return self.config.build_task().main_metric
+
     def to_dict(self) -> dict[str, Any]:
         """What the process that runs it is told; ``arguments``: of the command, for the record."""
         return {
@@ -78,21 +83,22 @@ class Work:
         for line in _last_lines(RunFolder(self.folder).metrics_file):
             step = max(step, line.get("step", 0))
             if "sequences_per_second" in line:
-                score, speed = line.get(self.config.build_task().main_metric), line["sequences_per_second"] or 0.0
+                score, speed = line.get(self.metric), line["sequences_per_second"] or 0.0
         train = self.config.train
         left = (train.steps - step) * train.batch_size / speed if speed else None
-        return Progress(step, train.steps, score, speed, left)
+        return Progress(step, train.steps, score, speed, left, self.metric)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """``score``: of the last logged batch; ``speed``: sequences per second; ``left``: seconds."""
+    """``score``: of the last logged batch, by ``metric``; ``speed``: sequences per second; ``left``: seconds."""
 
     step: int
     steps: int
     score: float | None
     speed: float
     left: float | None
+    metric: str = "accuracy"
 
 
 def _last_lines(file: Path) -> list[dict[str, Any]]:

@@ -5,12 +5,25 @@ A file whose first line names a recipe is found by itself (`registry.py`) and im
 
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.collect import Collected, collect
-from mapformers.recipes.measures import Curve, GridMeasure, Measure, Splits
+from mapformers.recipes.measures import Curve, Figures, GridMeasure, Measure, Splits
 from mapformers.recipes.recipe import RECIPES, Cell, Recipe, Row, register_recipe
-from mapformers.recipes.views import AlongWorlds, BarView, CurveView, GridView, LineView, SliceView, TableView, View
+from mapformers.recipes.views import (
+    AlongFigures,
+    AlongWorlds,
+    BarView,
+    CurveView,
+    DifferenceView,
+    FiguresView,
+    GridView,
+    LineView,
+    SliceView,
+    TableView,
+    View,
+)
 
 __all__ = [
     "RECIPES",
+    "AlongFigures",
     "AlongWorlds",
     "At",
     "BarView",
@@ -19,6 +32,9 @@ __all__ = [
     "Collected",
     "Curve",
     "CurveView",
+    "DifferenceView",
+    "Figures",
+    "FiguresView",
     "GridMeasure",
     "GridView",
     "LineView",

@@ -7,7 +7,8 @@ from typing import Any
 
 from mapformers.errors import require, unknown
 from mapformers.evaluation.aggregate import Summary, summarise
-from mapformers.recipes.measures import GridMeasure
+from mapformers.evaluation.significance import welch
+from mapformers.recipes.measures import Figures, GridMeasure
 from mapformers.recipes.recipe import Recipe
 from mapformers.recipes.record import runs_of
 from mapformers.reports.table import Table
@@ -21,7 +22,8 @@ class At:
 
     a split              ``At("MapWM-r2", "2D", "ood-sparse")``, or of a player ``At("player: best-lag", "2D", "iid")``,
     a place of a grid    ``At("MapWM", "1 layer", grid="length x depth", row=128, column=12)``,
-    or of its iid curve  ``At("MapEM-os", "5D", after=100_000)``, in training sequences.
+    of its iid curve     ``At("MapEM-os", "5D", after=100_000)``, in training sequences,
+    or another figure    ``At("MapWM", "books", measure="contexts", figure="4096")``.
     """
 
     line: str
@@ -31,10 +33,12 @@ class At:
     row: Any = None
     column: Any = None
     after: int | None = None
+    measure: str | None = None
+    figure: str | None = None
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.split, self.grid, self.after) if value is not None]
-        wanted = "is a split, a grid with its row and column, or after so many sequences"
+        given = [value for value in (self.split, self.grid, self.after, self.measure) if value is not None]
+        wanted = "is a split, a grid with its row and column, after so many sequences, or a measure's figure"
         require(len(given) == 1, f"A place of {self.line!r} {wanted}; give one of them.")
 
     @property
@@ -47,6 +51,8 @@ class At:
         """Where it is, besides the line: ``2D, ood-sparse``."""
         if self.after is not None:
             return f"{self.world}, iid after {self.after:,} sequences"
+        if self.measure is not None:
+            return f"{self.world}, {self.measure} {self.figure}"
         return f"{self.world}, {self.split or f'{self.grid} at {self.row}, {self.column}'}"
 
     def require_in(self, recipe: Recipe) -> None:
@@ -58,6 +64,9 @@ class At:
         _require_known(f"world of {recipe.name!r}", self.world, recipe.worlds)
         if self.split is not None:
             _require_known(f"split of {recipe.name!r}", self.split, recipe.splits)
+        elif self.measure is not None:
+            _require_known(f"measure of {recipe.name!r}", self.measure, figures_of(recipe))
+            _require_known(f"figure of {self.measure!r}", self.figure, figures_of(recipe)[self.measure].headings)
         elif self.after is not None:
             require(recipe.curve is not None, f"Recipe {recipe.name!r} measures no Curve to make a claim about.")
         else:
@@ -71,6 +80,8 @@ class At:
         """Whether a smaller figure is a better one there."""
         if self.after is not None:
             return recipe.curve is not None and recipe.curve.lower_is_better
+        if self.measure is not None:
+            return figures_of(recipe)[self.measure].lower_is_better
         return self.split is not None and recipe.lower_is_better
 
     def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> Summary | None:
@@ -78,9 +89,14 @@ class At:
         if self.player is not None:
             score = record.get("players", {}).get(self.world, {}).get(self.player, {}).get(self.split)
             return None if score is None else summarise([score])
-        values = [self._value(recipe, run) for run in runs_of(record, self.line, self.world)]
-        whole = [value for value in values if value is not None]
-        return summarise(whole) if whole and len(whole) == len(values) else None
+        whole = self.values(recipe, record)
+        return summarise(whole) if whole else None
+
+    def values(self, recipe: Recipe, record: Mapping[str, Any]) -> list[float]:
+        """The figure of every seed; none where one of them has none."""
+        found = [self._value(recipe, run) for run in runs_of(record, self.line, self.world)]
+        whole = [value for value in found if value is not None]
+        return whole if len(whole) == len(found) else []
 
     def _value(self, recipe: Recipe, run: Mapping[str, Any]) -> float | None:
         if self.split is not None:
@@ -88,8 +104,15 @@ class At:
             return scores[recipe.metric]["value"] if recipe.metric in scores else None
         if self.after is not None:
             return recipe.curve.at(run, self.after) if recipe.curve else None
+        if self.measure is not None:
+            return figures_of(recipe)[self.measure].value(run, str(self.figure))
         [grid] = [each for each in recipe.measures if isinstance(each, GridMeasure) and each.name == self.grid]
         return grid.at(run, self.row, self.column) if grid.fits(grid.of(run)) else None
+
+
+def figures_of(recipe: Recipe) -> dict[str, Figures]:
+    """The measures of a recipe that have figures by name."""
+    return {measure.name: measure for measure in recipe.measures if isinstance(measure, Figures)}
 
 
 def _require_known(kind: str, name: object, known: Any) -> None:
@@ -101,6 +124,7 @@ def _require_known(kind: str, name: object, known: Any) -> None:
 class Claim:
     """One place is better than another by more than ``margin``; or the figure of one is ``at_least`` or ``at_most``.
 
+    ``p_below``: a difference holds only if Welch's test over seeds has a smaller p; then several seeds are needed.
     ``finding``: why it does not hold, and what was tried; shown where it does not.
 
     >>> place = At("MapWM-r2", "2D", "ood-sparse")
@@ -113,11 +137,14 @@ class Claim:
     margin: float = 0.0
     at_least: float | None = None
     at_most: float | None = None
+    p_below: float | None = None
     finding: str = ""
 
     def __post_init__(self) -> None:
         given = [value for value in (self.worse, self.at_least, self.at_most) if value is not None]
         require(len(given) == 1, f"The claim {self.text!r} needs one of worse, at_least and at_most.")
+        tested = self.p_below is None or self.worse is not None
+        require(tested, f"The claim {self.text!r} compares nothing, so there is no p.")
 
     def require_places(self, recipe: Recipe) -> None:
         """Refuse a claim about what the recipe does not have."""
@@ -144,7 +171,7 @@ class Claim:
     def wanted(self) -> str:
         """``> 0.100``: what the figure, or the difference, must be."""
         if self.worse is not None:
-            return f"> {self.margin:g}"
+            return f"> {self.margin:g}" + (f", p < {self.p_below:g}" if self.p_below is not None else "")
         return f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
 
 
@@ -154,26 +181,32 @@ class Check:
 
     ``measured``  the difference, or the figure; None where it was not measured.
     ``spread``    the standard deviation over seeds, pooled; None where there is one seed.
+    ``p``         of Welch's test, where the claim asks for it.
     """
 
     claim: Claim
     measured: float | None = None
     spread: float | None = None
+    p: float | None = None
 
     @property
     def holds(self) -> bool | None:
         if self.measured is None:
             return None
         slack = self.claim.slack(self.measured)
-        return slack > 0 if self.claim.worse is not None else slack >= 0
+        certain = self.claim.p_below is None or (self.p is not None and self.p < self.claim.p_below)
+        return slack > 0 and certain if self.claim.worse is not None else slack >= 0
 
     @property
     def verdict(self) -> str:
         """``holds``, ``does not hold`` or ``not measured``, and whether seeds could have turned it round."""
         if self.measured is None:
             return "not measured"
+        verdict = "holds" if self.holds else "does not hold"
+        if self.claim.p_below is not None:
+            return f"{verdict}, p = {self.p:.2g}"
         close = self.spread is not None and abs(self.claim.slack(self.measured)) < self.spread
-        return ("holds" if self.holds else "does not hold") + (", within the spread" if close else "")
+        return verdict + (", within the spread" if close else "")
 
     @property
     def figure(self) -> str:
@@ -198,7 +231,12 @@ def check(claim: Claim, recipe: Recipe, record: Mapping[str, Any]) -> Check:
         if better is None or worse is None:
             return Check(claim)
         gain = worse.mean - better.mean if claim.better.lower_is_better(recipe) else better.mean - worse.mean
-        return Check(claim, gain, pooled([better, worse]))
+        if claim.p_below is None:
+            return Check(claim, gain, pooled([better, worse]))
+        if min(better.n, worse.n) < 2:
+            return Check(claim)
+        tested = welch(claim.better.values(recipe, record), claim.worse.values(recipe, record))
+        return Check(claim, gain, pooled([better, worse]), tested.p)
     return Check(claim) if better is None else Check(claim, better.mean, pooled([better]))
 
 

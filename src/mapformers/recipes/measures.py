@@ -33,6 +33,31 @@ class Measure(ABC):
         """Whether what was kept is what would be measured now."""
         return kept is not None
 
+    def require_ready(self) -> None:  # noqa: B027 - most measures need nothing
+        """Refuse, before any run begins, where files that it needs are not there."""
+
+
+class Figures(Measure):
+    """Figures by name, such as a perplexity at each of several contexts.
+
+    ``headings``         name of a figure -> heading of its column.
+    ``lower_is_better``  for figures such as a loss.
+    """
+
+    lower_is_better = False
+
+    @property
+    @abstractmethod
+    def headings(self) -> Mapping[str, str]: ...
+
+    def value(self, entry: Mapping[str, Any], figure: str) -> float | None:
+        """One figure of a recorded run; None where there is none."""
+        kept = self.of(entry) or {}
+        return kept.get("values", {}).get(figure)
+
+    def fits(self, kept: Any) -> bool:
+        return isinstance(kept, Mapping) and set(self.headings) <= set(kept.get("values", {}))
+
 
 @dataclass(frozen=True)
 class Splits(Measure):

@@ -48,7 +48,7 @@ def coverage(recipe: Recipe, record: Mapping[str, Any]) -> str:
     missing = [line for line in all_lines if line not in there]
     for world in recipe.worlds:
         here = lines_run(recipe, record, world)
-        missing += [f"{line} ({world})" for line in there if line not in here]
+        missing += [f"{line} ({world})" for line in recipe.lines(world) if line in there and line not in here]
     named = f"; not run: {', '.join(missing)}" if missing else ""
     return f"{len(there)} of {len(all_lines)} rows {'is' if len(there) == 1 else 'are'} here{named}."
 

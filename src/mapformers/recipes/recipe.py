@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ class Row:
 
     ``settings``  whatever :meth:`RunConfig.compose` takes by name: ``{"rank": 2, "lr": 1e-3}``.
     ``at_cpu``    more of them at `cpu` scale alone: what was chosen for its budget, such as a learning rate.
+    ``seeds``     world -> those it is run on there unless others are asked for, where they are not the recipe's.
+    ``worlds``    those it is run in, where they are not all of the recipe's.
     ``added``     not of the recipe's file (:meth:`Recipe.with_rows`): cell.json and the record say what it is.
     """
 
@@ -36,7 +38,13 @@ class Row:
     settings: Mapping[str, Any] = field(default_factory=dict)
     layers: Sequence[LayerSpec] | None = None
     at_cpu: Mapping[str, Any] = field(default_factory=dict)
+    seeds: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    worlds: Sequence[str] | None = None
     added: bool = False
+
+    def is_in(self, world: str) -> bool:
+        """Whether it is run in a world."""
+        return self.worlds is None or world in self.worlds
 
     def to_dict(self) -> dict[str, Any]:
         """What it is, besides its label: plain data, which :meth:`from_dict` reads."""
@@ -126,7 +134,7 @@ class Recipe:
             require(len(names) == len(set(names)), f"Two {what} of recipe {self.name!r} have the same name.")
         for setting, values in self.sweep.items():
             require(len(values) > 0, f"Recipe {self.name!r} sweeps {setting} over no values; give at least one.")
-        for world in self.at_cpu:
+        for world in (*self.at_cpu, *(world for row in self.rows for world in (*(row.worlds or ()), *row.seeds))):
             self.require_world(world)
         for claim in self.claims:
             claim.require_places(self)
@@ -217,20 +225,30 @@ class Recipe:
         """Every cell of some rows and worlds (all unless given), seed by seed; a number N of seeds is 0 to N-1."""
         for world in worlds or ():
             self.require_world(world)
-        seeds = self.seeds if seeds is None else seeds
-        for seed in range(seeds) if isinstance(seeds, int) else seeds:
-            for world in self.worlds if worlds is None else worlds:
-                for row in self.rows if rows is None else rows:
-                    for sweep in self.swept():
-                        yield Cell(self, row, world, seed, sweep)
+        rows = self.rows if rows is None else rows
+        places = [(world, row) for world in worlds or self.worlds for row in rows if row.is_in(world)]
+        asked = range(seeds) if isinstance(seeds, int) else seeds
+        own = [row.seeds.get(world, self.seeds) if asked is None else asked for world, row in places]
+        for seed in dict.fromkeys(itertools.chain.from_iterable(own)):
+            for (world, row), of_place in zip(places, own):
+                for sweep in self.swept() if seed in of_place else ():
+                    yield Cell(self, row, world, seed, sweep)
 
     def swept(self) -> list[dict[str, Any]]:
         """Every combination of swept settings; a single empty one where nothing is swept."""
         return [dict(zip(self.sweep, values)) for values in itertools.product(*self.sweep.values())]
 
-    def lines(self) -> list[str]:
-        """The lines of its table: rows, each at every combination of swept settings."""
-        return [line_label(row.label, sweep) for row in self.rows for sweep in self.swept()]
+    def lines(self, world: str | None = None) -> list[str]:
+        """The lines of its table (in one world): rows, each at every combination of swept settings."""
+        rows = [row for row in self.rows if world is None or row.is_in(world)]
+        return [line_label(row.label, sweep) for row in rows for sweep in self.swept()]
+
+    def require_ready(self, worlds: Iterable[str] | None = None) -> None:
+        """Refuse to begin where data of a world (any unless given), or files that a measure needs, are not there."""
+        for world in self.worlds if worlds is None else worlds:
+            _ = self.build_task(world).vocab_size
+        for measure in self.measures:
+            measure.require_ready()
 
 
 def line_label(row: str, sweep: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """`start-lm`: what a path needs on text, one thing changed at a time, at a rate of 5e-3 on seed 100 (to choose)."""
 
-from mapformers.recipes.rates_lm import AS_IN_THE_PAPER, AS_ROPE, BOOKS, MEASURES, WORLD
+from mapformers.recipes.language import AS_IN_THE_PAPER, AS_ROPE
+from mapformers.recipes.rates_lm import BOOKS, MEASURES, WORLD
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import TableView
 

@@ -62,7 +62,9 @@ class CurveView(View):
                 }
                 for world in recipe.worlds
             }
-            frame = Frame("training sequences", f"iid {curve.metric}", log=True, markers=False, goal=self.goal)
+            held_out = "validation" if curve.lower_is_better else "iid"  # a text is limited, worlds are not
+            ylabel = f"{held_out} {curve.metric}"
+            frame = Frame("training sequences", ylabel, log=True, markers=False, goal=self.goal)
             draw_series(panels, path, frame)
 
         return draw

@@ -1,0 +1,153 @@
+"""`mapformers lm eval`: perplexity, long contexts and BLiMP of language models, alone or against others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+
+from mapformers.cli.lm_eval_tables import tables
+from mapformers.cli.output import print_json
+from mapformers.cli.parse import parse
+from mapformers.cli.threads import use_threads
+from mapformers.errors import require
+from mapformers.lm.blimp import read_blimp
+from mapformers.lm.evaluation import LanguageRun, Measured, Question, differences, language_run, long_documents, measure
+from mapformers.lm.long_context import CONTEXTS, long_enough
+from mapformers.stages import doing
+
+PROG = "mapformers lm eval"
+DESCRIPTION = """Measure language models: validation perplexity, perplexity against context length, BLiMP.
+
+  mapformers lm eval runs/text-mapwm-seed0
+  mapformers lm eval runs/text-mapwm-seed0 --contexts 128 256 512 1024 2048 4096 --documents books/long
+  mapformers lm eval runs/text-mapwm-seed0 --blimp BLiMP.zip
+  mapformers lm eval runs/text-mapwm-seed0 runs/text-mapwm-seed1 --against runs/text-rope-seed0 runs/text-rope-seed1
+
+Several runs are several seeds of one model. With --against, the difference between two models is tested.
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Folders that `mapformers lm train` wrote."""
+    against: tuple[Path, ...] = ()
+    """Runs of another model on the same text, to compare with."""
+    windows: int = 512
+    """Windows of the validation text, at equal distances."""
+    contexts: tuple[int, ...] = ()
+    """Tokens before the targets (128 to 4096 where --documents are given)."""
+    documents: Path | None = None
+    """Long texts: a folder, a file, or a prepared folder (the run's own long or validation text unless given)."""
+    targets: int = 32
+    """Tokens that are predicted at a place of a document."""
+    blocks: int = 2
+    """Places of every document."""
+    blimp: Path | None = None
+    """BLiMP.zip, a folder with it, or a folder of its .jsonl files. Scored by lm-eval."""
+    limit: int | None = None
+    """Pairs of each paradigm of BLiMP (all unless given)."""
+    threads: int | None = None
+    """Threads to compute on (one per core unless given)."""
+    json: bool = False
+    """Print one JSON document instead of tables."""
+
+
+def main(args: Sequence[str]) -> int:
+    asked = parse(Arguments, args, PROG, DESCRIPTION)
+    require(bool(asked.runs), f"{PROG} needs the folder that `mapformers lm train` wrote; see `{PROG} --help`.")
+    for name in ("windows", "targets", "blocks"):
+        require(getattr(asked, name) >= 1, f"--{name} must be at least 1, not {getattr(asked, name)}.")
+    require(asked.limit is None or asked.limit >= 1, f"--limit must be at least 1, not {asked.limit}.")
+    subjects = [language_run(folder) for folder in (*asked.runs, *asked.against)]
+    require_comparable(subjects)
+    for fault in [fault for subject in subjects for fault in subject.run.faults]:
+        Console(stderr=True).print(fault, highlight=False, soft_wrap=True)
+    question = question_of(asked, subjects[0])
+    with use_threads(asked.threads):
+        found = []
+        for name, subject in zip(names_of([subject.run.folder for subject in subjects]), subjects):
+            with doing(f"measuring {name}"):
+                found.append(measure(subject, question, name))
+    ours, others = found[: len(asked.runs)], found[len(asked.runs) :]
+    if asked.json:
+        print_json(plain(asked, ours, others))
+    else:
+        for table in tables(ours, others, question):
+            Console().print(table)
+    return 0
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """The folders by their own names, or in full where two are called the same."""
+    short = [folder.name for folder in folders]
+    return short if len(set(short)) == len(short) else [str(folder) for folder in folders]
+
+
+def require_comparable(subjects: Sequence[LanguageRun]) -> None:
+    """Perplexities are per token: of one text in tokens of one kind they can be compared, of others not."""
+    first = subjects[0]
+    for other in subjects[1:]:
+        where = f"The run in {other.run.folder}"
+        same_tokens = other.tokenizer_checksum == first.tokenizer_checksum
+        require(same_tokens, f"{where} has another tokenizer than {first.run.folder}; perplexities do not compare.")
+        same_text = other.corpus.manifest.checksum() == first.corpus.manifest.checksum()
+        require(same_text, f"{where} is on other text than {first.run.folder}; compare runs on the same data.")
+        context, own = first.task.settings.context, other.task.settings.context
+        require(context == own, f"{where} has a context of {own}, {first.run.folder} one of {context}; windows differ.")
+
+
+def question_of(asked: Arguments, subject: LanguageRun) -> Question:
+    """Everything that is asked for is read, or refused, before anything is measured."""
+    paradigms = read_blimp(asked.blimp) if asked.blimp is not None else []
+    require(asked.limit is None or asked.blimp is not None, "--limit is of pairs of BLiMP; give --blimp too.")
+    contexts = asked.contexts or (CONTEXTS if asked.documents is not None else ())
+    documents = long_documents(subject.corpus, asked.documents) if contexts else []
+    if contexts:
+        require(min(contexts) >= asked.targets, f"--contexts must be at least {asked.targets}, as many as --targets.")
+        documents = long_enough(documents, max(contexts), asked.targets, asked.blocks)
+    return Question(
+        asked.windows,
+        tuple(sorted(set(contexts))),
+        tuple(documents),
+        asked.targets,
+        asked.blocks,
+        tuple(paradigms),
+        asked.limit,
+    )
+
+
+def plain(asked: Arguments, ours: Sequence[Measured], others: Sequence[Measured]) -> dict[str, Any]:
+    """What was measured, for programs."""
+    said = {"windows": asked.windows, "targets": asked.targets, "blocks": asked.blocks, "limit": asked.limit}
+    tests = {name: found.to_dict() for name, found in differences(ours, others).items()} if others else {}
+    return {
+        **said,
+        "runs": [plain_run(measured) for measured in ours],
+        "against": [plain_run(measured) for measured in others],
+        "differences": tests,
+    }
+
+
+def plain_run(measured: Measured) -> dict[str, Any]:
+    contexts, blimp = measured.contexts, measured.blimp
+    return {
+        "run": measured.name,
+        "step": measured.step,
+        "validation": {
+            "perplexity": measured.windows.perplexity,
+            "mean_of_last_five": measured.last_five,
+            "windows": list(measured.windows.nats),
+        },
+        "training": [{"tokens": point.tokens, "perplexity": point.perplexity} for point in measured.training],
+        "contexts": None
+        if contexts is None
+        else {
+            "perplexity": {context: contexts.perplexity(context) for context in contexts.contexts},
+            "documents": {context: list(contexts.of(context)) for context in contexts.contexts},
+        },
+        "blimp": None if blimp is None else blimp.to_dict(),
+    }

@@ -1,0 +1,129 @@
+"""What is measured of a language model besides its splits: the last evaluations, windows, long contexts, BLiMP."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mapformers.errors import require
+from mapformers.lm.blimp import ISLANDS, read_blimp, score_blimp_directly
+from mapformers.lm.evaluation import documents_of, held_out
+from mapformers.lm.long_context import CONTEXTS, context_losses, needed_tokens
+from mapformers.lm.perplexity import LAST, mean_of_last, over_training, window_losses
+from mapformers.lm.text import Text
+from mapformers.model import Decoder
+from mapformers.recipes.measures import Figures, Measure
+from mapformers.runs.run import Run
+
+DIGITS = 5  # of nats, of which a record keeps many
+ISLAND, OVERALL = "islands", "overall"
+
+
+def parts(run: Run) -> tuple[Decoder, Text]:
+    """The model and the task of a run on text."""
+    model, task = run.model, run.task
+    assert isinstance(model, Decoder) and isinstance(task, Text)
+    return model, task
+
+
+@dataclass(frozen=True)
+class LastEvaluations(Figures):
+    """The mean of the last validation perplexities of a run, as the paper reports it (B.5)."""
+
+    n: int = LAST
+    name = "validation"
+    lower_is_better = True
+
+    @property
+    def headings(self) -> Mapping[str, str]:
+        return {"perplexity": f"validation perplexity, mean of the last {self.n}"}
+
+    def measure(self, run: Run) -> dict[str, Any]:
+        return {"values": {"perplexity": mean_of_last(over_training(run), self.n)}, "n": self.n}
+
+
+@dataclass(frozen=True)
+class Windows(Measure):
+    """The loss of every validation window, in nats: what two models are compared on pair by pair."""
+
+    name = "windows"
+
+    def measure(self, run: Run) -> list[float]:
+        model, task = parts(run)
+        found = window_losses(model, task, task.watched_split, run.config.train.final_sequences)
+        return [round(nats, DIGITS) for nats in found.nats]
+
+
+@dataclass(frozen=True)
+class Contexts(Figures):
+    """Perplexity of the same targets with a growing context, in documents of the text `long`, or else of `val`.
+
+    ``trained``  the context that models were trained with, of which the last figure is a multiple (``stretch``).
+    """
+
+    contexts: tuple[int, ...] = CONTEXTS
+    trained: int = 256
+    targets: int = 32
+    blocks: int = 2
+    name = "contexts"
+    lower_is_better = True
+
+    @property
+    def headings(self) -> Mapping[str, str]:
+        last = self.contexts[-1]
+        return {**{str(context): str(context) for context in self.contexts}, "stretch": f"{last} / {self.trained}"}
+
+    def measure(self, run: Run) -> dict[str, Any]:
+        """A context for which no document is long enough has no figure."""
+        model, task = parts(run)
+        documents = documents_of(held_out(task.corpus))
+        longest = max(map(len, documents))
+        possible = [c for c in self.contexts if needed_tokens(c, self.targets, self.blocks) <= longest]
+        values: dict[str, float | None] = dict.fromkeys(self.headings)
+        if not possible:
+            return {"values": values, "documents": {}}
+        found = context_losses(model, documents, possible, targets=self.targets, blocks=self.blocks)
+        values |= {str(context): finite(found.perplexity(context)) for context in possible}
+        first, last = values[str(self.trained)], values[str(self.contexts[-1])]
+        values["stretch"] = last / first if first and last else None
+        nats = {str(context): [round(each, DIGITS) for each in found.of(context)] for context in possible}
+        return {"values": values, "documents": nats}
+
+
+@dataclass(frozen=True)
+class Blimp(Figures):
+    """The accuracy on BLiMP: overall, on the islands of the paper's table, and on every paradigm.
+
+    ``path``   where BLiMP is.
+    ``data``   runs on other text have no figures: BLiMP is English.
+    ``limit``  the first so many pairs of each paradigm.
+    """
+
+    path: str = "data/blimp"
+    data: str = "data/books"
+    limit: int | None = None
+    name = "blimp"
+
+    @property
+    def headings(self) -> Mapping[str, str]:
+        return {**ISLANDS, ISLAND: "overall island", OVERALL: "overall BLiMP"}
+
+    def require_ready(self) -> None:
+        require(
+            Path(self.path).is_dir(),
+            f"There is no folder {self.path}; put BLiMP.zip there, as docs/language.md says, to measure BLiMP.",
+        )
+        read_blimp(self.path)
+
+    def measure(self, run: Run) -> dict[str, Any]:
+        model, task = parts(run)
+        if Path(task.settings.data) != Path(self.data):
+            return {"values": dict.fromkeys(self.headings)}
+        found = score_blimp_directly(model, task.corpus.tokenizer, read_blimp(self.path), self.limit)
+        values = {name: found.accuracies.get(name) for name in ISLANDS}
+        return {"values": {**values, ISLAND: found.islands, OVERALL: found.overall}, **found.to_dict()}
+
+
+def finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,124 @@
+"""`lm`: language models on books and on code: perplexity, long contexts and BLiMP (sec. 4.4, B.5).
+
+# paper: 12 layers of 768, 10¹¹ tokens of OpenWebText, NarrativeQA; here: 4 layers of 128, books, long ones among them
+
+The data are prepared folders, data/books and data/python, and BLiMP.zip is in data/blimp: docs/language.md has the
+commands. Settings that other recipes choose are in `recipes/language.py`.
+"""
+
+from mapformers.lm.blimp import ISLANDS
+from mapformers.recipes.claims import At, Claim
+from mapformers.recipes.language import (
+    AS_IN_THE_PAPER,
+    PERPLEXITY,
+    RATE,
+    RATE_AS_IN_THE_PAPER,
+    SMALL,
+    TUNED,
+    hybrid,
+)
+from mapformers.recipes.language_measures import ISLAND, OVERALL, Blimp, Contexts, LastEvaluations, Windows
+from mapformers.recipes.measures import Curve
+from mapformers.recipes.paper_tables import rate
+from mapformers.recipes.recipe import Paper, Recipe, Row, register_recipe
+from mapformers.recipes.views import AlongFigures, CurveView, DifferenceView, FiguresView, TableView
+
+BOOKS, CODE = "books", "code"
+FIVE, THREE = tuple(range(5)), tuple(range(3))
+BUDGET = {"batch_size": 16, "sequences": 5_760, "eval_every": 12, "eval_sequences": 64, "final_sequences": 512}
+VALIDATION, WINDOWS = LastEvaluations(), Windows()
+CONTEXTS, BLIMP = Contexts(blocks=1), Blimp(limit=200)
+
+IN_TWO = (BOOKS, CODE)
+ONLY_BOOKS = (BOOKS,)
+ON_FIVE = {BOOKS: FIVE}
+ON_BOTH = {BOOKS: FIVE, CODE: THREE}
+
+RATED = rate(RATE)
+ROWS = (
+    Row("RoPE", "rope", at_cpu=RATED, seeds=ON_BOTH, worlds=IN_TWO),
+    Row("NoPE", "nope", at_cpu=RATED, seeds=ON_FIVE, worlds=ONLY_BOOKS),
+    Row("MapWM", "mapwm", AS_IN_THE_PAPER, at_cpu=rate(RATE_AS_IN_THE_PAPER), seeds=ON_FIVE, worlds=IN_TWO),
+    Row("MapWM, tuned", "mapwm", TUNED, at_cpu=RATED, seeds=ON_BOTH, worlds=IN_TWO),
+    Row("MapWM/MapEM", **hybrid("mapwm", "mapem", "mapwm", "mapem"), at_cpu=RATED, worlds=ONLY_BOOKS),
+    Row("rank 1", "mapwm", {**TUNED, "rank": 1}, at_cpu=RATED, worlds=ONLY_BOOKS),
+    Row("fixed ω", "mapwm", {**TUNED, "learn_omega": False}, at_cpu=RATED, worlds=ONLY_BOOKS),
+    Row("decay", "mapwm", {**TUNED, "decay": True}, at_cpu=RATED, worlds=ONLY_BOOKS),
+    Row("log n", "mapwm", {**TUNED, "length_scaling": "log"}, at_cpu=RATED, worlds=ONLY_BOOKS),
+    Row("CoPE", "cope", at_cpu=RATED, worlds=ONLY_BOOKS),
+    Row("PathAtt", "path", at_cpu=RATED, worlds=ONLY_BOOKS),
+)
+
+# Table (a) of B.5: RoPE and MapWM of 12 layers, mean and ± over five seeds.
+PRINTED: dict[str, tuple[Paper, Paper]] = {
+    "wh_island": ((0.83, 0.01), (0.81, 0.02)),
+    "sentential_subject_island": ((0.39, 0.02), (0.32, 0.03)),
+    "left_branch_island_simple_question": ((0.52, 0.10), (0.64, 0.06)),
+    "left_branch_island_echo_question": ((0.55, 0.02), (0.54, 0.03)),
+    "complex_NP_island": ((0.59, 0.03), (0.64, 0.00)),
+    "adjunct_island": ((0.90, 0.02), (0.87, 0.01)),
+    ISLAND: ((0.63, 0.03), (0.64, 0.02)),
+    OVERALL: ((0.78, 0.03), (0.79, 0.02)),
+}
+assert set(ISLANDS) < set(PRINTED)
+PRINTED_BLIMP = {(row, name): both[i] for name, both in PRINTED.items() for i, row in enumerate(("RoPE", "MapWM"))}
+PRINTED_PERPLEXITY = {("RoPE", "perplexity"): (19.14, 0.14), ("MapWM", "perplexity"): (18.79, 0.15)}
+OF_THE_PAPER = "The paper's figures are of 12 layers of 768 after 10¹¹ tokens of OpenWebText."
+
+
+def perplexity(row: str, world: str = BOOKS) -> At:
+    return At(row, world, measure=VALIDATION.name, figure="perplexity")
+
+
+LM = register_recipe(
+    Recipe(
+        name="lm",
+        task="text",
+        worlds={BOOKS: {**SMALL, "data": "data/books"}, CODE: {**SMALL, "data": "data/python"}},
+        at_cpu={BOOKS: BUDGET, CODE: BUDGET},
+        rows=ROWS,
+        measures=(PERPLEXITY, Curve("perplexity", True), VALIDATION, WINDOWS, CONTEXTS, BLIMP),
+        views=(
+            TableView(),
+            FiguresView(VALIDATION, "validation perplexity", PRINTED_PERPLEXITY, OF_THE_PAPER),
+            DifferenceView("RoPE", VALIDATION, "perplexity", WINDOWS, {"MapWM": "−1.8 %, p < 0.005"}),
+            FiguresView(CONTEXTS, "perplexity with so many tokens of context"),
+            AlongFigures(CONTEXTS, "tokens of context", "perplexity", trained=256),
+            FiguresView(BLIMP, "accuracy on BLiMP", PRINTED_BLIMP, OF_THE_PAPER),
+            CurveView(goal=None, together=True),
+        ),
+        claims=(
+            *(
+                Claim(
+                    f"{row} has a lower validation perplexity than RoPE on {world}.",
+                    perplexity(row, world),
+                    perplexity("RoPE", world),
+                    p_below=0.05,
+                )
+                for row, world in (("MapWM", BOOKS), ("MapWM, tuned", BOOKS), ("MapWM, tuned", CODE))
+            ),
+            Claim(
+                "RoPE has a lower validation perplexity than NoPE.",
+                perplexity("RoPE"),
+                perplexity("NoPE"),
+                p_below=0.05,
+            ),
+            *(
+                Claim(
+                    f"{row.label} at 4096 tokens is within 5 % of its perplexity at 256.",
+                    At(row.label, BOOKS, measure=CONTEXTS.name, figure="stretch"),
+                    at_most=1.05,
+                )
+                for row in ROWS
+            ),
+            Claim(
+                "MapWM, tuned, has a lower perplexity than RoPE with 4096 tokens of context.",
+                At("MapWM, tuned", BOOKS, measure=CONTEXTS.name, figure="4096"),
+                At("RoPE", BOOKS, measure=CONTEXTS.name, figure="4096"),
+                p_below=0.05,
+            ),
+        ),
+        finding="On books RoPE has a perplexity of {RoPE | books | val}, MapWM as in the paper {MapWM | books | val}, "
+        "and MapWM that starts as RoPE {MapWM, tuned | books | val}.",
+    )
+)

@@ -1,0 +1,99 @@
+"""Figures by name (:class:`mapformers.recipes.measures.Figures`): as a table, and as lines where names are numbers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mapformers.evaluation.aggregate import Summary, summarise
+from mapformers.recipes.measures import Figures
+from mapformers.recipes.recipe import Paper, Recipe
+from mapformers.recipes.record import lines_run, runs_of
+from mapformers.recipes.views.table import line_states
+from mapformers.recipes.views.view import Draw, View, file_name, spread
+from mapformers.reports.marks import footnotes, marked
+from mapformers.reports.table import Table
+
+
+def summary(measure: Figures, runs: Sequence[Mapping[str, Any]], figure: str) -> Summary | None:
+    """A figure over the seeds of a line; None where a seed has none."""
+    values = [measure.value(run, figure) for run in runs]
+    whole = [value for value in values if value is not None]
+    return summarise(whole) if whole and len(whole) == len(values) else None
+
+
+@dataclass(frozen=True)
+class FiguresView(View):
+    """A table for every world: a line per row, a column per figure, ours and the paper's in brackets.
+
+    ``paper``  (line, figure) -> what the paper prints, of its own text and size: ``note`` says of which.
+    """
+
+    measure: Figures
+    title: str
+    paper: Mapping[tuple[str, str], Paper] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def caption(self) -> str:
+        return self.title
+
+    def tables(self, recipe: Recipe, record: Mapping[str, Any]) -> list[Table]:
+        found = [self._table(recipe, record, world) for world in recipe.worlds]
+        return [table for table in found if table.rows]
+
+    def _table(self, recipe: Recipe, record: Mapping[str, Any], world: str) -> Table:
+        rows = []
+        for line in lines_run(recipe, record, world):
+            runs = runs_of(record, line, world)
+            figures = {name: summary(self.measure, runs, name) for name in self.measure.headings}
+            if any(figures.values()):
+                label = marked(line, line_states(recipe, runs))
+                rows.append([label, str(len(runs)), *(self._cell(line, name, each) for name, each in figures.items())])
+        paper = ", ours (paper)" if self.paper else ""
+        headings = [world, "seeds", *self.measure.headings.values()]
+        notes = [*footnotes([row[0] for row in rows]), *([self.note] if self.note else [])]
+        return Table(f"{recipe.name}, {world}: {self.title}{paper}", headings, rows, notes=notes)
+
+    def _cell(self, line: str, name: str, ours: Summary | None) -> str:
+        printed = self.paper.get((line, name))
+        beside = f" ({printed[0]:.2f} ± {printed[1]:.2f})" if printed else ""
+        return "–" if ours is None else spread(ours) + beside
+
+
+@dataclass(frozen=True)
+class AlongFigures(View):
+    """A line for every row over those figures whose names are numbers, a panel per world.
+
+    ``number``   what the numbers are.
+    ``trained``  the largest of them in training: up to there the panel is shaded.
+    """
+
+    measure: Figures
+    number: str
+    ylabel: str
+    trained: float | None = None
+    log: bool = True
+
+    @property
+    def caption(self) -> str:
+        return f"{self.ylabel} over {self.number}"
+
+    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+        names = [name for name in self.measure.headings if name.isdigit()]
+        panels: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+        for world in recipe.worlds:
+            for line in lines_run(recipe, record, world):
+                runs = runs_of(record, line, world)
+                found = [(int(name), summary(self.measure, runs, name)) for name in names]
+                points = [(float(at), each.mean, each.std) for at, each in found if each is not None]
+                if points:
+                    panels.setdefault(world, {})[line] = points
+
+        def draw(path: Path) -> None:
+            from mapformers.reports.series import Frame, Series, draw_series
+
+            series = {world: {line: Series(points) for line, points in of.items()} for world, of in panels.items()}
+            draw_series(series, path, Frame(self.number, self.ylabel, log=self.log, shaded_to=self.trained))
+
+        return {file_name(recipe.name, "over", self.number): draw} if panels else {}

@@ -1,0 +1,143 @@
+"""`mapformers lm eval`: figures by their definitions, tables, JSON, and what is refused."""
+
+import json
+import math
+import os
+from importlib.util import find_spec
+
+import pytest
+
+import mapformers as mf
+from helpers import tiny_corpus, words
+from mapformers.cli.main import main
+from mapformers.evaluation.significance import welch
+from mapformers.lm import prepare
+from mapformers.lm.evaluation import LanguageRun, language_run, long_documents
+from mapformers.lm.perplexity import Point, mean_of_last, over_training, window_losses
+from minimal_pairs import write
+from runs import quiet
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+harness = pytest.mark.skipif(find_spec("lm_eval") is None, reason="needs lm-eval: pip install 'mapformers[eval]'")
+SMALL = {"d_model": 16, "n_heads": 1, "context": 32, "eval_every": 1}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two seeds of two models."""
+    place = tmp_path_factory.mktemp("runs")
+    for model in ("rope", "mapwm"):
+        for seed in (0, 1):
+            where = {"data": tiny_corpus(), "out": place / f"{model}{seed}", "console": quiet()}
+            mf.train("text", model, scale="smoke", seed=seed, **SMALL, **where)
+    return place
+
+
+def evaluated(capsys, *words):
+    assert main(["lm", "eval", *map(str, words)]) == 0
+    return capsys.readouterr().out
+
+
+def test_windows_and_the_last_five_are_what_the_run_measured(runs):
+    run = mf.load(runs / "rope0")
+    found = window_losses(run.model, run.task, "val", 7)
+    scores = mf.evaluate(run.model, run.task, "val", n_sequences=7)
+    assert len(found.nats) == 7 and found.perplexity == pytest.approx(float(scores["perplexity"]), rel=1e-6)
+    points = over_training(run)
+    logged = [line["perplexity"] for line in run.metrics if line.get("split") == "val"]
+    assert [point.perplexity for point in points] == logged and len(points) == 4
+    assert [point.tokens for point in points] == [128, 256, 384, 512]
+    assert mean_of_last(points) == sum(logged) / 4
+    assert mean_of_last([Point(n, float(n)) for n in range(9)]) == 6.0  # of 4 to 8
+
+
+def test_tables(runs, capsys):
+    line = ["--windows", 5, "--contexts", 16, 32, 64, "--targets", 4]
+    said = " ".join(evaluated(capsys, runs / "mapwm0", *line).split())  # a title may take two lines
+    assert "mean of the last five" in said and "over training" in said and "perplexity against context" in said
+    assert "128" in said and "512" in said
+
+
+def test_json_has_every_figure_and_the_tests(runs, capsys):
+    line = [runs / "mapwm0", runs / "mapwm1", "--against", runs / "rope0", runs / "rope1", "--windows", 6, "--json"]
+    said = json.loads(evaluated(capsys, *line, "--contexts", 16, 64, "--targets", 4, "--blocks", 3))
+    assert [run["run"] for run in said["runs"] + said["against"]] == ["mapwm0", "mapwm1", "rope0", "rope1"]
+    first = said["runs"][0]
+    assert len(first["validation"]["windows"]) == 6 and len(first["training"]) == 4
+    losses = first["contexts"]["documents"]["64"]
+    assert first["contexts"]["perplexity"]["64"] == pytest.approx(math.exp(sum(losses) / len(losses)))
+    logs = [[math.log(run["validation"]["mean_of_last_five"]) for run in said[side]] for side in ("runs", "against")]
+    wanted = welch(*logs).as_ratio()
+    found = said["differences"]["seeds, Welch"]
+    assert (found["mean"], found["p"], found["n"]) == (pytest.approx(wanted.mean), pytest.approx(wanted.p), [2, 2])
+    assert set(said["differences"]) == {
+        "validation windows, paired", "context 16, documents, paired", "context 64, documents, paired", "seeds, Welch",
+    }  # fmt: skip
+    assert said["differences"]["validation windows, paired"]["n"] == [6]
+
+
+def test_a_run_does_not_differ_from_itself(runs, capsys):
+    said = evaluated(capsys, runs / "rope0", "--against", runs / "rope0", "--windows", 4)
+    assert "+0.00 %" in said and "1.0000" in said
+
+
+@harness
+def test_blimp_tables(runs, tmp_path, capsys):
+    blimp = write(tmp_path / "blimp")
+    said = evaluated(capsys, runs / "mapwm0", runs / "rope0", "--windows", 2, "--blimp", blimp, "--limit", 1)
+    for words_of_it in ("wh island", "overall island", "overall BLiMP", "syntax semantics", "npi present 1", "8 pairs"):
+        assert words_of_it in said
+    found = json.loads(evaluated(capsys, runs / "mapwm0", "--windows", 2, "--blimp", blimp, "--json"))["runs"][0][
+        "blimp"
+    ]
+    assert set(found) == {"overall", "islands", "pairs", "fields", "terms", "paradigms"} and found["pairs"] == 10
+
+
+def test_documents_as_text_are_those_prepared_with_the_same_tokenizer(runs, tmp_path):
+    (tmp_path / "texts").mkdir()
+    for number in (1, 2):
+        (tmp_path / "texts" / f"{number}.txt").write_text(words(50, seed=number))
+    corpus = language_run(runs / "rope0").corpus
+    prepared = tmp_path / "prepared"
+    prepare(tmp_path / "texts", prepared, tokenizer="bytes", val=0, console=quiet())
+    as_text, as_tokens = long_documents(corpus, tmp_path / "texts"), long_documents(corpus, prepared)
+    assert len(as_text) == 2 and [ids.tolist() for ids in as_text] == [ids.tolist() for ids in as_tokens]
+    own = long_documents(corpus)
+    assert len(own) == len(corpus.texts["val"].ends) and all(corpus.separator not in ids for ids in own)
+
+
+def refused(capsys, sentence, *words_of_it):
+    assert main(["lm", "eval", *map(str, words_of_it)]) == 2
+    said = capsys.readouterr()
+    assert sentence in " ".join(said.err.split()) and said.out == ""
+
+
+def test_wrong_input_is_refused_in_a_sentence(runs, tmp_path, capsys):
+    run = runs / "rope0"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "one.png").write_bytes(b"\x89PNG")
+    (tmp_path / "more.txt").write_text(words(400, seed=3))
+    prepare(tmp_path / "more.txt", tmp_path / "other", tokenizer="bpe:260", val=0.2, console=quiet())
+    other = {"data": tmp_path / "other", "out": tmp_path / "run", "console": quiet()}
+    mf.train("text", "rope", scale="smoke", **SMALL, **other)
+    mf.train("selective-copy", "rope", scale="smoke", out=tmp_path / "copy", console=quiet())
+    refused(capsys, "lm eval needs the folder that `mapformers lm train` wrote")
+    refused(capsys, "is on selective-copy; give one that was trained on text", tmp_path / "copy")
+    refused(capsys, "holds no BLiMP: neither BLiMP.zip nor", run, "--blimp", tmp_path / "empty")
+    refused(capsys, "There is no", run, "--blimp", tmp_path / "nowhere")
+    refused(capsys, "holds no text", run, "--documents", tmp_path / "pictures")
+    refused(capsys, "There is no file or folder", run, "--documents", tmp_path / "nowhere")
+    refused(capsys, "was prepared with another tokenizer than the run's data", run, "--documents", tmp_path / "other")
+    refused(capsys, "A context of 99999 needs a document of", run, "--contexts", 64, 99999)
+    refused(capsys, "--contexts must be at least 32, as many as --targets", run, "--contexts", 8)
+    refused(capsys, "has another tokenizer than", run, "--against", tmp_path / "run")
+    refused(capsys, "--limit is of pairs of BLiMP", run, "--limit", 3)
+    refused(capsys, "--windows must be at least 1", run, "--windows", 0)
+
+
+def test_runs_with_other_windows_are_not_compared(runs, tmp_path, capsys):
+    where = {"data": tiny_corpus(), "out": tmp_path / "long", "console": quiet()}
+    mf.train("text", "rope", scale="smoke", **{**SMALL, "context": 48}, **where)
+    refused(capsys, "has a context of 48", runs / "rope0", "--against", tmp_path / "long")
+    assert isinstance(language_run(tmp_path / "long"), LanguageRun)

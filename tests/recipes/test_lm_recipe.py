@@ -1,0 +1,163 @@
+"""The recipe `lm`: its cells, what it measures of a run, the tests of its differences, and how it resumes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mapformers as mf
+from helpers import tiny_corpus
+from mapformers.cli.main import main
+from mapformers.launch.reproduce import reproduce
+from mapformers.recipes import RECIPES
+from mapformers.recipes.claims import check
+from mapformers.recipes.language import AS_IN_THE_PAPER, TUNED
+from mapformers.recipes.lm import LM, PRINTED_BLIMP, WINDOWS
+from mapformers.recipes.pages import recipe_tables
+from mapformers.recipes.views import AlongFigures
+from minimal_pairs import write
+from runs import quiet
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    for name in ("books", "python"):
+        (tmp_path / "data" / name).symlink_to(tiny_corpus())
+    write(tmp_path / "data" / "blimp")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_of(row, world="books", seed=0, perplexity=100.0, stretch=1.0, shift=0.0, **more):
+    """A recorded run, made up."""
+    chance = np.random.default_rng(7)  # the windows are the same for every run
+    losses = chance.normal(4.6, 0.5, 50) + shift + np.random.default_rng(seed).normal(0, 0.01, 50)
+    contexts = {str(context): perplexity for context in (128, 256, 512, 1024, 2048)}
+    values = {**contexts, "4096": stretch * perplexity, "stretch": stretch}
+    blimp = dict.fromkeys(LM.measures[-1].headings, 0.5)
+    measures = {
+        "validation": {"values": {"perplexity": perplexity}, "n": 5},
+        "windows": losses.tolist(),
+        "contexts": {"values": values, "documents": {}},
+        "blimp": {"values": blimp},
+    }
+    place = {"row": row, "world": world, "seed": seed, "sweep": {}}
+    splits = {"val": {"perplexity": {"value": perplexity, "count": 1}}}
+    return {**place, "config": {}, "splits": splits, "curve": [], "measures": measures, **more}
+
+
+def record(*runs):
+    return {"recipe": "lm", "scale": "cpu", "runs": list(runs)}
+
+
+def test_the_cells_are_those_of_the_plan(data):
+    cells = list(LM.cells())
+    count = {(row.label, world): 0 for row in LM.rows for world in LM.worlds}
+    for cell in cells:
+        count[cell.row.label, cell.world] += 1
+    assert [count[row.label, "books"] for row in LM.rows] == [5, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1]
+    assert {label: n for (label, world), n in count.items() if world == "code" and n} == {
+        "RoPE": 3, "MapWM": 1, "MapWM, tuned": 3,
+    }  # fmt: skip
+    assert len(cells) == 34 and not LM.chooses
+    assert len(list(LM.cells(seeds=[7]))) == 14  # seeds that are asked for are those of every row
+    assert {cell.world for cell in LM.cells(worlds=["code"])} == {"code"}
+
+
+def test_rows_are_what_they_are_called(data):
+    options = {row.label: LM.cell(row.label, "books").config("cpu").model.layers for row in LM.rows}
+    assert {options["MapWM"][0].options.path_start, options["MapWM, tuned"][0].options.path_start} == {
+        AS_IN_THE_PAPER["path_start"], TUNED["path_start"],
+    }  # fmt: skip
+    assert [layer.name for layer in options["MapWM/MapEM"]] == ["mapwm", "mapem", "mapwm", "mapem"]
+    assert {layer.options.path_start for layer in options["MapWM/MapEM"]} == {TUNED["path_start"]}
+    assert options["rank 1"][0].options.rank == 1 and options["MapWM, tuned"][0].options.rank == 4
+    assert not options["fixed ω"][0].options.learn_omega and options["decay"][0].options.decay
+    assert options["log n"][0].options.length_scaling == "log"
+    for row in LM.rows:
+        config = LM.cell(row.label, "books").config("cpu")
+        assert (len(config.model.layers), config.model.d_model, config.task_settings.context) == (4, 128, 256)
+        assert config.train.sequences == LM.cell("RoPE", "code").config("cpu").train.sequences  # one budget
+
+
+def test_the_papers_table_of_islands():
+    assert PRINTED_BLIMP["RoPE", "adjunct_island"] == (0.90, 0.02)
+    assert PRINTED_BLIMP["MapWM", "sentential_subject_island"] == (0.32, 0.03)
+    for row in ("RoPE", "MapWM"):
+        six = [figure for (label, name), (figure, _) in PRINTED_BLIMP.items() if label == row][:6]
+        assert PRINTED_BLIMP[row, "islands"][0] == pytest.approx(sum(six) / 6, abs=0.006)
+
+
+def test_a_run_is_measured_kept_and_not_run_again(data, inline, capsys):
+    record = reproduce("lm", scale="smoke", rows=["MapWM/MapEM"], worlds=["books"], console=quiet())
+    [entry] = record["runs"]
+    found = entry["measures"]
+    assert found["validation"]["values"]["perplexity"] == pytest.approx(
+        sum(point["perplexity"] for point in entry["curve"][-5:]) / len(entry["curve"][-5:])
+    )
+    value = entry["splits"]["val"]["perplexity"]["value"]
+    assert np.exp(np.mean(found["windows"])) == pytest.approx(value, rel=0.02)  # of the same windows
+    values = found["contexts"]["values"]
+    assert values["1024"] > 1 and values["4096"] is None and values["stretch"] is None  # no text is that long
+    assert 0 <= found["blimp"]["values"]["overall"] <= 1 and len(found["blimp"]["paradigms"]) == 8
+    [folder] = [path.parent for path in Path("runs/lm/smoke").rglob("result.json")]
+    before = (folder / "result.json").stat().st_mtime_ns
+    again = reproduce("lm", scale="smoke", rows=["MapWM/MapEM"], worlds=["books"], console=quiet())
+    assert again == record and (folder / "result.json").stat().st_mtime_ns == before
+    assert main(["report", "lm", "--scale", "smoke"]) == 0
+    assert "tokens of context" in capsys.readouterr().out
+    assert main(["collect", "runs", "--results", "collected"]) == 0
+    assert json.loads(Path("collected/lm-smoke.json").read_text())["runs"] == record["runs"]
+
+
+def test_data_that_are_not_there_are_refused_at_once(data, capsys):
+    (data / "data" / "blimp").rename(data / "data" / "elsewhere")
+    assert main(["reproduce", "lm", "--scale", "smoke", "--rows", "NoPE"]) == 2
+    assert "There is no folder data/blimp; put BLiMP.zip there" in capsys.readouterr().err
+    assert not list(Path("runs").rglob("config.json"))
+
+
+def test_differences_have_their_tests_and_the_papers_figure(data):
+    runs = [run_of("RoPE", seed=seed, perplexity=100 + 0.5 * seed) for seed in range(5)]
+    runs += [run_of("MapWM", seed=seed, perplexity=97 + 0.5 * seed, shift=-0.03) for seed in range(5)]
+    runs += [run_of("CoPE", perplexity=101.0, shift=0.01)]
+    [table] = [table for table in recipe_tables(LM, record(*runs)) if "against RoPE" in table.title]
+    by_row = {row[0]: row[1:] for row in table.rows}
+    assert by_row["MapWM"][0].startswith("-2.9") and float(by_row["MapWM"][1]) < 0.01
+    assert by_row["MapWM"][2] == "5 and 5" and by_row["MapWM"][3].startswith("-2.9")
+    assert by_row["MapWM"][-1] == "−1.8 %, p < 0.005"
+    assert by_row["CoPE"][1:3] == ["–", "1 and 5"] and by_row["CoPE"][3].startswith("+1.0")
+
+
+def test_claims_need_a_p_and_several_seeds(data):
+    claim = next(claim for claim in LM.claims if claim.better.line == "MapWM" and claim.worse is not None)
+    rope = [run_of("RoPE", seed=seed, perplexity=100 + 0.5 * seed) for seed in range(5)]
+    better = [run_of("MapWM", seed=seed, perplexity=97 + 0.5 * seed) for seed in range(5)]
+    hardly = [run_of("MapWM", seed=seed, perplexity=99.9 + 0.5 * seed) for seed in range(5)]
+    found = check(claim, LM, record(*rope, *better))
+    assert found.holds and found.verdict.startswith("holds, p = 0.00") and found.measured == pytest.approx(3.0)
+    assert check(claim, LM, record(*rope, *hardly)).holds is False
+    assert check(claim, LM, record(rope[0], better[0])).holds is None
+    stretch = next(claim for claim in LM.claims if claim.better.figure == "stretch" and claim.better.line == "log n")
+    assert check(stretch, LM, record(run_of("log n", stretch=1.04))).holds
+    assert check(stretch, LM, record(run_of("log n", stretch=1.06))).holds is False
+
+
+def test_the_curve_of_contexts_is_drawn(data):
+    view = next(view for view in LM.views if isinstance(view, AlongFigures))
+    [(name, draw)] = view.figures(LM, record(run_of("RoPE"), run_of("CoPE", stretch=2.0))).items()
+    draw(data / name)
+    assert (data / name).stat().st_size > 1000
+
+
+def test_it_is_listed_and_takes_part_in_all_only_where_its_data_are(data, capsys, monkeypatch):
+    assert "lm" in mf.list_recipes() and WINDOWS.name == "windows"
+    monkeypatch.setattr("mapformers.cli.reproduce.RECIPES", {"lm": RECIPES["lm"]})
+    assert main(["reproduce", "all", "--dry-run"]) == 0
+    assert "34 runs to do" in capsys.readouterr().out
+    (data / "data" / "python").unlink()
+    assert main(["reproduce", "all", "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert "lm is left out: data/python is not a prepared folder" in said.err and "runs to do" not in said.out
