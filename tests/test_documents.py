@@ -19,7 +19,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]):
+def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where a model is saved
     exec("\n".join(blocks("python")), {})
     assert "revisits" in capsys.readouterr().out
 
