@@ -1,9 +1,10 @@
 """Learn cognitive maps: transformers whose positional encoding is path-integrated from the tokens they read.
 
->>> import mapformers as mf
->>> task = mf.build_task("navigation", dims=2)
->>> model = mf.build_model("mapwm", vocab_size=task.vocab_size, d_model=64, n_layers=1, n_heads=1, rank=2)
->>> scores = mf.evaluate(model, task, "iid", n_sequences=8)
+Examples:
+    >>> import mapformers as mf
+    >>> task = mf.build_task("navigation", dims=2)
+    >>> model = mf.build_model("mapwm", vocab_size=task.vocab_size, d_model=64, n_layers=1, n_heads=1, rank=2)
+    >>> scores = mf.evaluate(model, task, "iid", n_sequences=8)
 """
 
 from importlib import import_module

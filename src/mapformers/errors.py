@@ -16,7 +16,7 @@ class UserError(ValueError):
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise :class:`UserError` with ``message`` unless ``condition`` holds."""
+    """Raise `UserError` with ``message`` unless ``condition`` holds."""
     if not condition:
         raise UserError(message)
 

@@ -88,7 +88,7 @@ def model_config(
     layers: Sequence[LayerSpec] | None = None,
     **settings: Any,
 ) -> ModelConfig:
-    """The checked config that :func:`build_model` builds from."""
+    """The checked config that `build_model` builds from."""
     require((name is None) != (layers is None), "Give either a model's name or a list of layers.")
     require(
         layers is None or isinstance(layers, list | tuple),
@@ -139,7 +139,7 @@ class TiedHead(nn.Module):
     """Logits by the matrix of the embedding, which alone keeps it: a state dict has it once.
 
     The matrix is scaled as the untied head starts. A token whose own embedding comes out as it went in would then have
-    a logit of √d, so the norm before (:meth:`start`) starts with gains of 1/√d: all logits are near 0, and the loss
+    a logit of √d, so the norm before (`start`) starts with gains of 1/√d: all logits are near 0, and the loss
     starts at ln V.
     """
 
@@ -240,12 +240,12 @@ class Decoder(nn.Module):
         movement_scale: Tensor | None = None,
         temperature: float | None = None,
     ) -> Observed:
-        """Look inside: for each layer, those of :data:`~mapformers.modules.observables.OBSERVABLES` that it has.
+        """Look inside: for each layer, those of `OBSERVABLES` that it has.
 
         ``.logits`` is what the model answered, and ``.state`` what to go on from: ``observe(more, state=seen.state)``.
 
         One can also intervene: ``movement_scale`` (B, L) multiplies the movement Δ_in of every token, ``temperature``
-        divides all attention logits, and a state may hide tokens (:meth:`StreamState.hiding`).
+        divides all attention logits, and a state may hide tokens (`StreamState.hiding`).
         """
         with in_eval_mode(self):
             context = self._context(tokens, reset, padding_mask, state, keeps_state=True)
@@ -308,7 +308,7 @@ class Decoder(nn.Module):
         return self.norm(x), tuple(layer_states), notes
 
     def state_after(self, context: Context, layer_states: tuple[Any, ...]) -> StreamState:
-        """The state to go on from, once :meth:`read` has read what the context tells of."""
+        """The state to go on from, once `read` has read what the context tells of."""
         return StreamState(context.extended_past(), layer_states, context.batch_size, self.config)
 
     @staticmethod
@@ -360,8 +360,9 @@ def build_model(
 ) -> Decoder:
     """A decoder by name, or a hybrid by a list of layers.
 
-    >>> model = build_model("mapwm", vocab_size=21, d_model=64, n_layers=1, n_heads=1, rank=2)
-    >>> hybrid = build_model(layers=["mapem", ("mapwm", {"rank": 4})], vocab_size=21, n_heads=2)
+    Examples:
+        >>> model = build_model("mapwm", vocab_size=21, d_model=64, n_layers=1, n_heads=1, rank=2)
+        >>> hybrid = build_model(layers=["mapem", ("mapwm", {"rank": 4})], vocab_size=21, n_heads=2)
 
     ``settings`` are those of the decoder (d_model, n_heads, head_dim, mlp_ratio, tie_head) and, with ``name``, the
     layer's options.

@@ -32,8 +32,9 @@ def duration(seconds: float) -> str:
 def short_number(number: float) -> str:
     """A number in at most four characters: 950, 12k, 1.2M.
 
-    >>> [short_number(number) for number in (0, 950, 1250, 12_500, 1_234_567)]
-    ['0', '950', '1.2k', '12k', '1.2M']
+    Examples:
+        >>> [short_number(number) for number in (0, 950, 1250, 12_500, 1_234_567)]
+        ['0', '950', '1.2k', '12k', '1.2M']
     """
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size:
@@ -80,8 +81,9 @@ class Figures:
 def perplexity(loss: float) -> str:
     """e^loss in few characters.
 
-    >>> [perplexity(loss) for loss in (2.0, 5.2, 11.5, 900.0)]
-    ['7.39', '181', '99k', '∞']
+    Examples:
+        >>> [perplexity(loss) for loss in (2.0, 5.2, 11.5, 900.0)]
+        ['7.39', '181', '99k', '∞']
     """
     if not loss < 700:
         return "–" if math.isnan(loss) else "∞"
@@ -123,7 +125,7 @@ class StageDisplay:
 
     @contextmanager
     def __call__(self, stage: Stage) -> Iterator[None]:
-        """Watch a stage (:func:`mapformers.stages.watched_by`)."""
+        """Watch a stage (`mapformers.stages.watched_by`)."""
         self.stages.append(stage)
         outermost = len(self.stages) == 1
         if outermost:

@@ -31,10 +31,11 @@ _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 def doing(title: str, total: int | None = None) -> Iterator[Stage]:
     """Work that may take long. A watcher looks at the stage when it likes, so ``advance`` costs next to nothing.
 
-    >>> with doing("measuring", total=2) as stage:
-    ...     stage.advance()
-    ...     print(stage)
-    measuring 1/2
+    Examples:
+        >>> with doing("measuring", total=2) as stage:
+        ...     stage.advance()
+        ...     print(stage)
+        measuring 1/2
     """
     stage, watcher = Stage(title, total), _watcher.get()
     with nullcontext() if watcher is None else watcher(stage):

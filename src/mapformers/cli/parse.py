@@ -20,7 +20,7 @@ HELP = {"-h", "--help"}
 
 
 def parse(cls: type[Arguments], args: Sequence[str], prog: str, description: str) -> Arguments:
-    """Arguments as an instance of ``cls``; --help prints and exits, anything wrong is a :class:`UserError`."""
+    """Arguments as an instance of ``cls``; --help prints and exits, anything wrong is a `UserError`."""
     require_folder_names(args)
     with contextlib.nullcontext() if HELP & set(args) else _one_sentence(prog):
         return tyro.cli(cls, args=args, prog=prog, description=description, config=STYLE)

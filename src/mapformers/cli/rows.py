@@ -12,8 +12,9 @@ from mapformers.recipes import Row
 def parse_seeds(words: Sequence[str]) -> list[int]:
     """``3`` is seeds 0 to 2; ``100-102``, ``0,4,100`` and ``0 4 100`` name them.
 
-    >>> parse_seeds(["3"]), parse_seeds(["100-102"]), parse_seeds(["4", "0-1"]), parse_seeds(["0,3,7-8"])
-    ([0, 1, 2], [100, 101, 102], [4, 0, 1], [0, 3, 7, 8])
+    Examples:
+        >>> parse_seeds(["3"]), parse_seeds(["100-102"]), parse_seeds(["4", "0-1"]), parse_seeds(["0,3,7-8"])
+        ([0, 1, 2], [100, 101, 102], [4, 0, 1], [0, 3, 7, 8])
     """
     require(bool(words), "--seeds needs a number, or seeds by name: --seeds 3, --seeds 100-102, --seeds 0,4,100.")
     if len(words) == 1 and words[0].lstrip("-").isdecimal():
@@ -33,8 +34,9 @@ def parse_seeds(words: Sequence[str]) -> list[int]:
 def parse_row(text: str) -> Row:
     """``LABEL=MODEL SETTING=VALUE …`` as a row; values are read as those of a hybrid's layers are.
 
-    >>> parse_row("MapWM-r3=mapwm rank=3 lr=1e-3")
-    Row(label='MapWM-r3', model='mapwm', settings={'rank': 3, 'lr': 0.001}, layers=None, added=False)
+    Examples:
+        >>> parse_row("MapWM-r3=mapwm rank=3 lr=1e-3")
+        Row(label='MapWM-r3', model='mapwm', settings={'rank': 3, 'lr': 0.001}, layers=None, added=False)
     """
     label, equals, rest = text.partition("=")
     words = _words(rest)

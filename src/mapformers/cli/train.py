@@ -117,7 +117,7 @@ class Asked:
     """A command line, parsed: what to train, and every setting that was given.
 
     ``prog``      the command that it is of.
-    ``defaults``  what a preset has, under the settings that were given (:meth:`RunConfig.compose`).
+    ``defaults``  what a preset has, under the settings that were given (`RunConfig.compose`).
     """
 
     choice: Choice

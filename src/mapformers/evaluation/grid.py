@@ -62,11 +62,12 @@ def evaluate_grid(
 ) -> Grid:
     """A metric (the task's main one unless named) at every value of two settings, everything else as in ``split``.
 
-    ``model`` is anything :func:`evaluate` takes, or the name of a player, which is then built for every cell.
+    ``model`` is anything `evaluate` takes, or the name of a player, which is then built for every cell.
 
-    >>> import mapformers as mf
-    >>> task = mf.build_task("navigation", dims=2)
-    >>> grid = evaluate_grid("perfect", task, [4, 8], [3, 5], names=("steps", "grid"), n_sequences=8)
+    Examples:
+        >>> import mapformers as mf
+        >>> task = mf.build_task("navigation", dims=2)
+        >>> grid = evaluate_grid("perfect", task, [4, 8], [3, 5], names=("steps", "grid"), n_sequences=8)
     """
     require(len(set(names)) == 2, f"A grid needs two different settings, not {names[0]!r} twice.")
     require(len(rows) > 0 and len(columns) > 0, f"Give at least one value of {names[0]} and one of {names[1]}.")

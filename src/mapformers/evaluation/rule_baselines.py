@@ -21,11 +21,12 @@ def player_scores(
 ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     """For every player of ``task.reference_players`` what it scores on each split (all unless named), as plain data.
 
-    On the first of the sequences that :func:`evaluate` gives a model for the same seed, at most 128 of them.
+    On the first of the sequences that `evaluate` gives a model for the same seed, at most 128 of them.
 
-    >>> import mapformers as mf
-    >>> list(player_scores(mf.build_task("family-tree"), ["iid"], n_sequences=8))
-    ['logician']
+    Examples:
+        >>> import mapformers as mf
+        >>> list(player_scores(mf.build_task("family-tree"), ["iid"], n_sequences=8))
+        ['logician']
     """
     n_sequences = player_sequences(n_sequences)
 

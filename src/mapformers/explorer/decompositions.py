@@ -112,7 +112,7 @@ def stack_one(
 
 
 def accumulate(theta: Tensor, n: int) -> Tensor:
-    """What only makes the gradient and the steps after it faster; :func:`apply` does without."""
+    """What only makes the gradient and the steps after it faster; `apply` does without."""
     _require_one(theta.shape[2] * theta.shape[3])
     shape = (4, n - 2) if n in (3, 4) else (n, n)
     return theta.new_zeros(*shape, *theta.shape[1:])

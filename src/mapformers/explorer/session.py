@@ -87,7 +87,7 @@ class Session:
         self._lock = threading.Lock()
 
     def read(self, reading: Reading) -> dict[str, Any]:
-        """What was seen from token ``start`` on: logits, and per layer what :meth:`Decoder.observe` names."""
+        """What was seen from token ``start`` on: logits, and per layer what `Decoder.observe` names."""
         size = self.model.config.vocab_size
         for token in reading.tokens:
             require(0 <= token < size, f"Token {token} is out of range: the model knows 0 to {size - 1}.")

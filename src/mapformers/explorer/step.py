@@ -39,7 +39,7 @@ class StreamingStep(nn.Module):
 
     ``token`` (B, 1); ``movement_scale`` () is 1, or 0 where this token is not to move, of models that move;
     ``temperature`` () divides attention logits, of models that attend; ``visible`` (B, past) bool: which past tokens
-    may be seen, of models that keep their keys. :attr:`inputs` and :attr:`outputs` are the names of what a model has.
+    may be seen, of models that keep their keys. `inputs` and `outputs` are the names of what a model has.
     """
 
     def __init__(self, model: Decoder, observables: Sequence[str] = OBSERVABLES):
@@ -64,7 +64,7 @@ class StreamingStep(nn.Module):
         return [*(name for name in self.inputs if name == "visible"), *(part.name for part in self.parts)]
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Inputs in the order of :attr:`inputs` and then of the state; outputs in that of :attr:`outputs`."""
+        """Inputs in the order of `inputs` and then of the state; outputs in that of `outputs`."""
         return tuple(self.named(*tensors).values())
 
     def named(self, *tensors: Tensor) -> dict[str, Tensor]:
@@ -122,7 +122,7 @@ class StepContext(Context):
 def export_step(step: StreamingStep, batch_size: int | None = 1) -> ExportedProgram:
     """The step as a graph with an open number of past tokens, for a batch of this size, or of any (None).
 
-    It is traced with sizes that occur nowhere else, in plain forms (:class:`PlainForms`).
+    It is traced with sizes that occur nowhere else, in plain forms (`PlainForms`).
     """
     inputs, dims = step.example(TRACED_BATCH if batch_size is None else batch_size)
     is_open = {"past", "batch"} if batch_size is None else {"past"}

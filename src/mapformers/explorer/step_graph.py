@@ -1,6 +1,6 @@
 """A model's streaming step as JSON: a list of small operations and the weights, which `page/step_graph.js` computes.
 
-model → :func:`export_step` → ATen nodes → what depends on no input is computed here → what nobody reads is left out →
+model → `export_step` → ATen nodes → what depends on no input is computed here → what nobody reads is left out →
 operations by the names that the reader knows (`lowering.py`) → JSON.
 """
 
@@ -30,10 +30,11 @@ WHOLE_NUMBERS = {
 def step_graph(model: Decoder, observables: Sequence[str] = OBSERVABLES) -> dict[str, Any]:
     """One streaming step as plain data: ``nodes``, ``inputs``, ``outputs``, ``constants`` and ``weights``.
 
-    >>> from mapformers import build_model
-    >>> graph = step_graph(build_model("nope", vocab_size=5, d_model=8))
-    >>> [entry["name"] for entry in graph["inputs"]]
-    ['token', 'temperature', 'visible', 'layer0.keys', 'layer0.values']
+    Examples:
+        >>> from mapformers import build_model
+        >>> graph = step_graph(build_model("nope", vocab_size=5, d_model=8))
+        >>> [entry["name"] for entry in graph["inputs"]]
+        ['token', 'temperature', 'visible', 'layer0.keys', 'layer0.values']
     """
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     require(

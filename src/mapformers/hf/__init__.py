@@ -1,8 +1,9 @@
 """The `transformers` face: the decoder as a `PreTrainedModel`, and maps for a Llama that one already has.
 
->>> from mapformers.hf import MapFormerConfig, MapFormerForCausalLM
->>> model = MapFormerForCausalLM(MapFormerConfig("mapwm", vocab_size=100, d_model=64, n_layers=2, n_heads=2, rank=2))
->>> model.save_pretrained("folder")  # doctest: +SKIP
+Examples:
+    >>> from mapformers.hf import MapFormerConfig, MapFormerForCausalLM
+    >>> model = MapFormerForCausalLM(MapFormerConfig("mapwm", vocab_size=100, d_model=64, n_heads=2, rank=2))
+    >>> model.save_pretrained("folder")  # doctest: +SKIP
 
 Importing this room makes both known to the Auto classes, so `AutoModelForCausalLM.from_pretrained("folder")` works.
 """

@@ -128,7 +128,8 @@ def add_maps(
     The angle of every layer becomes RoPE's plus θ = ω ⊙ W_out Σ W_in x, one path for each head of keys, with W_in
     zero at the start. ``omega_max``, ``base`` are ω's ladder, ``learn_omega`` whether it is learned.
 
-    >>> add_maps(LlamaForCausalLM.from_pretrained("folder"), rank=4)  # doctest: +SKIP
+    Examples:
+        >>> add_maps(LlamaForCausalLM.from_pretrained("folder"), rank=4)  # doctest: +SKIP
     """
     require(not isinstance(model, WithMaps), "This model has its maps already; train it on, or load the plain one.")
     known = ", ".join(plain.__name__ for plain in WITH_MAPS)
@@ -155,7 +156,7 @@ def add_maps(
 
 
 def load_with_maps(folder: str | Path, **settings: Any) -> PreTrainedModel:
-    """A model that :func:`add_maps` made and `save_pretrained` saved; ``settings`` as of `from_pretrained`."""
+    """A model that `add_maps` made and `save_pretrained` saved; ``settings`` as of `from_pretrained`."""
     kind = read_json(Path(folder) / "config.json").get("model_type")
     known = {model.config_class.model_type for model in WITH_MAPS.values()}
     require(kind in known, f"{folder} holds a model of type {kind!r}, without maps; load it with from_pretrained.")

@@ -15,7 +15,7 @@ OTHER_CACHES = (
 
 
 class MapFormerCache(Cache):
-    """Holds the :class:`StreamState` after the tokens read so far; None before the first.
+    """Holds the `StreamState` after the tokens read so far; None before the first.
 
     A state cannot be taken back by some tokens, so `crop`, which assisted generation needs, is refused.
     """

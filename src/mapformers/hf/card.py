@@ -8,7 +8,7 @@ FILL_IN = "*To be filled in by whoever publishes it.*"
 
 
 def model_card(auto_class: str, model: Any, trained: Mapping[str, Any] | None = None) -> str:
-    """Markdown for the README.md of a folder; ``trained`` is what :func:`facts` says of a run."""
+    """Markdown for the README.md of a folder; ``trained`` is what `facts` says of a run."""
     config = model.config
     sizes = {name: getattr(config, name, None) for name in ("vocab_size", "d_model", "hidden_size", "n_layers")}
     told = ", ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)

@@ -20,8 +20,9 @@ GPT2_VOCABULARY = 50257
 class MapFormerConfig(NamedByPackage, PretrainedConfig):
     """A decoder by a model's name and its layer's options, or a hybrid by ``layers``: as in `build_model`.
 
-    >>> MapFormerConfig("mapwm", vocab_size=100, d_model=64, n_layers=2, n_heads=2, rank=2).rank
-    2
+    Examples:
+        >>> MapFormerConfig("mapwm", vocab_size=100, d_model=64, n_layers=2, n_heads=2, rank=2).rank
+        2
 
     All options are written out, defaults too, so that a saved model stays what it is when a default changes.
     ``tie_head`` (`tie_word_embeddings`): the head reads the embedding's own weights, its logits scaled to start small.

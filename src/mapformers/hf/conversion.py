@@ -32,7 +32,8 @@ def from_decoder(decoder: Decoder, **settings: Any) -> MapFormerForCausalLM:
 def from_run(run: Run | str | Path, **settings: Any) -> MapFormerForCausalLM:
     """The model of a run, or of the folder of one, ready for `save_pretrained`.
 
-    >>> from_run("runs/navigation-mapwm-seed0").save_pretrained("for-transformers")  # doctest: +SKIP
+    Examples:
+        >>> from_run("runs/navigation-mapwm-seed0").save_pretrained("for-transformers")  # doctest: +SKIP
     """
     run = run if isinstance(run, Run) else load(run)
     require(
@@ -48,7 +49,8 @@ def from_run(run: Run | str | Path, **settings: Any) -> MapFormerForCausalLM:
 def save_run(run: Run | str | Path, folder: str | Path, **settings: Any) -> Path:
     """Save the model of a run on text together with its tokenizer: all that `transformers` and `lm-eval` ask for.
 
-    >>> save_run("runs/text-mapwm-seed0", "for-transformers")  # doctest: +SKIP
+    Examples:
+        >>> save_run("runs/text-mapwm-seed0", "for-transformers")  # doctest: +SKIP
     """
     run = run if isinstance(run, Run) else load(run)
     task = run.task

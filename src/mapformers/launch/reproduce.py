@@ -67,15 +67,16 @@ def reproduce(
 ) -> dict[str, Any]:
     """Train and measure every cell of a recipe that its record does not have yet, and return the record.
 
-    ``recipe``    a name, or a recipe with rows of your own (:meth:`Recipe.with_rows`).
+    ``recipe``    a name, or a recipe with rows of your own (`Recipe.with_rows`).
     ``seeds``     how many, or which (those of the recipe unless given: 0 for most).
     ``rows``      labels, and ``worlds`` names (all unless given).
     ``jobs``      runs at a time, each in a process of its own.
     ``keep_old``  runs whose sources have changed since they were measured count as done.
 
-    >>> from mapformers.recipes import RECIPES, Row
-    >>> table = RECIPES["table2"].with_rows(Row("MapWM-r3", "mapwm", {"rank": 3}))
-    >>> record = reproduce(table, scale="smoke", rows=["MapWM-r3"])  # doctest: +SKIP
+    Examples:
+        >>> from mapformers.recipes import RECIPES, Row
+        >>> table = RECIPES["table2"].with_rows(Row("MapWM-r3", "mapwm", {"rank": 3}))
+        >>> record = reproduce(table, scale="smoke", rows=["MapWM-r3"])  # doctest: +SKIP
     """
     found = RECIPES[recipe] if isinstance(recipe, str) else recipe
     known = "A worker knows a recipe by its name: register it in a file, and import that with mf.import_plugins."

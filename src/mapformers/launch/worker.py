@@ -1,6 +1,6 @@
 """The process of one cell, which `mapformers reproduce` starts.
 
-python -m mapformers.launch.worker WORK    (WORK is :meth:`Work.to_dict` as JSON)
+python -m mapformers.launch.worker WORK    (WORK is `Work.to_dict` as JSON)
 """
 
 import json

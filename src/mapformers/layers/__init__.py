@@ -1,9 +1,10 @@
 """Layers, one file per row of the paper; each is usable alone in anyone's model.
 
->>> import torch
->>> import mapformers as mf
->>> layer = mf.layers.MapWM(d_model=64, n_heads=4, rank=2)
->>> y = layer(torch.randn(2, 10, 64))
+Examples:
+    >>> import torch
+    >>> import mapformers as mf
+    >>> layer = mf.layers.MapWM(d_model=64, n_heads=4, rank=2)
+    >>> y = layer(torch.randn(2, 10, 64))
 
 A file whose first line names a layer is found by itself (`registry.py`) and imported when it is asked for.
 """

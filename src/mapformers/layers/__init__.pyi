@@ -128,7 +128,7 @@ class Mamba2(Mixer):
     12·d_model².
 
     Since a decay is one number per head, the recurrence is attention without softmax under a decaying mask
-    (:func:`~mapformers.ops.linear_attention.linear_attention`): products of matrices, and no scan.
+    (`linear_attention`): products of matrices, and no scan.
 
     Args:
         d_model: Width of the activations.
@@ -162,7 +162,7 @@ class Mamba2(Mixer):
 class MAmPa(Mixer):
     """A state-space model whose state turns. ``MAmPa(…)`` is one of its two forms, as ``pathlib.Path(…)`` is.
 
-    With a rank it is :class:`PathMAmPa`, with ``rank=None`` :class:`SteppedMAmPa`.
+    With a rank it is `PathMAmPa`, with ``rank=None`` `SteppedMAmPa`.
 
     Args:
         d_model: Width of the activations.
@@ -373,7 +373,7 @@ class MapWMNC(Mixer):
     """q_iᵀ W_i … W_{j+1} k_j = ⟨P_iᵀ q_i, P_jᵀ k_j⟩, because W_i … W_{j+1} = P_i P_jᵀ for orthogonal P_t = W_t … W_1.
 
     So queries and keys are turned by the *transposed* product, and any fused attention does the rest. With block 2 this
-    is :class:`MapWM` with Δ negated: there a key is carried forward to the query, here the query back to the key.
+    is `MapWM` with Δ negated: there a key is carried forward to the query, here the query back to the key.
 
     Args:
         d_model: Width of the activations.
@@ -562,9 +562,10 @@ class TAPE(nn.Module):
 
     ``last``  whether no TAPE layer follows: then nothing would read an update, and none is built.
 
-    >>> first, second = TAPE(64, 4), TAPE(64, 4, last=True)
-    >>> x, stream = first(torch.randn(2, 10, 64), return_stream=True)
-    >>> y = second(x, stream=stream)
+    Examples:
+        >>> first, second = TAPE(64, 4), TAPE(64, 4, last=True)
+        >>> x, stream = first(torch.randn(2, 10, 64), return_stream=True)
+        >>> y = second(x, stream=stream)
 
     Args:
         d_model: Width of the activations.

@@ -50,7 +50,7 @@ class Mamba2(Mixer):
     12·d_model².
 
     Since a decay is one number per head, the recurrence is attention without softmax under a decaying mask
-    (:func:`~mapformers.ops.linear_attention.linear_attention`): products of matrices, and no scan.
+    (`linear_attention`): products of matrices, and no scan.
     """
 
     Options = Mamba2Options

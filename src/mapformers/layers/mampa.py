@@ -1,7 +1,7 @@
 """`mampa`: a selective state-space model whose state turns along a path of the tokens' own, and so can learn a map.
 
-Paper: A.3 to A.6. Two forms in one block. :class:`SteppedMAmPa` (``rank=None``) is Mamba with other rates: every
-channel has a step Δ_t of its own, read from the tokens as Mamba reads it. :class:`PathMAmPa` moves as MapWM does, by a
+Paper: A.3 to A.6. Two forms in one block. `SteppedMAmPa` (``rank=None``) is Mamba with other rates: every
+channel has a step Δ_t of its own, read from the tokens as Mamba reads it. `PathMAmPa` moves as MapWM does, by a
 movement of ``rank`` numbers, and is linear MapWM in Mamba's place (A.5); since channels share their angles, it is
 masked matrix products.
 """
@@ -64,7 +64,7 @@ class MAmPaOptions(VelocityOptions, SSMOptions):
 class MAmPa(SSM):
     """A state-space model whose state turns. ``MAmPa(…)`` is one of its two forms, as ``pathlib.Path(…)`` is.
 
-    With a rank it is :class:`PathMAmPa`, with ``rank=None`` :class:`SteppedMAmPa`.
+    With a rank it is `PathMAmPa`, with ``rank=None`` `SteppedMAmPa`.
     """
 
     Options = MAmPaOptions

@@ -20,7 +20,7 @@ class MapWMNC(Mixer):
     """q_iᵀ W_i … W_{j+1} k_j = ⟨P_iᵀ q_i, P_jᵀ k_j⟩, because W_i … W_{j+1} = P_i P_jᵀ for orthogonal P_t = W_t … W_1.
 
     So queries and keys are turned by the *transposed* product, and any fused attention does the rest. With block 2 this
-    is :class:`MapWM` with Δ negated: there a key is carried forward to the query, here the query back to the key.
+    is `MapWM` with Δ negated: there a key is carried forward to the query, here the query back to the key.
     """
 
     Options = ProductOptions

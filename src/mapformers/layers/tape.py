@@ -165,9 +165,10 @@ class TAPE(TAPELayer):
 
     ``last``  whether no TAPE layer follows: then nothing would read an update, and none is built.
 
-    >>> first, second = TAPE(64, 4), TAPE(64, 4, last=True)
-    >>> x, stream = first(torch.randn(2, 10, 64), return_stream=True)
-    >>> y = second(x, stream=stream)
+    Examples:
+        >>> first, second = TAPE(64, 4), TAPE(64, 4, last=True)
+        >>> x, stream = first(torch.randn(2, 10, 64), return_stream=True)
+        >>> y = second(x, stream=stream)
     """
 
     Options = TAPEOptions

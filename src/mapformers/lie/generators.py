@@ -22,7 +22,7 @@ def skew(theta: Tensor, n: int, out: Tensor | None = None) -> Tensor:
 
 
 def coefficients(matrix: Tensor) -> Tensor:
-    """The inverse of :func:`skew`: (n, n, …) -> (K, …)."""
+    """The inverse of `skew`: (n, n, …) -> (K, …)."""
     _, below = _entries(matrix.shape[0], matrix.device)
     return matrix.flatten(0, 1).index_select(0, below)
 

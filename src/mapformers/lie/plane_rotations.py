@@ -36,7 +36,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rotation_matrix(theta: Tensor) -> Tensor:
-    """The explicit (..., d, d) matrix of :func:`rotate` for angles (..., d/2): the plain reference."""
+    """The explicit (..., d, d) matrix of `rotate` for angles (..., d/2): the plain reference."""
     cos, sin = torch.diag_embed(theta.cos()), torch.diag_embed(theta.sin())
     return torch.cat((torch.cat((cos, -sin), dim=-1), torch.cat((sin, cos), dim=-1)), dim=-2)
 

@@ -19,9 +19,10 @@ Int64 = NDArray[np.int64]
 class Corpus:
     """What `mapformers lm prepare` wrote.
 
-    >>> corpus = Corpus.open("data/books")  # doctest: +SKIP
-    >>> corpus.texts["train"].read(0, 5)  # doctest: +SKIP
-    array([ 464, 2159,  286, 1204,   11])
+    Examples:
+        >>> corpus = Corpus.open("data/books")  # doctest: +SKIP
+        >>> corpus.texts["train"].read(0, 5)  # doctest: +SKIP
+        array([ 464, 2159,  286, 1204,   11])
     """
 
     def __init__(self, folder: Path, manifest: Manifest):
@@ -33,7 +34,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | Path) -> "Corpus":
-        """A finished folder whose shards have the sizes that they should have; :meth:`faults` reads them too."""
+        """A finished folder whose shards have the sizes that they should have; `faults` reads them too."""
         folder = Path(folder)
         manifest = Manifest.read(folder)
         require(manifest.complete, f"{folder} is not finished: give its `mapformers lm prepare` again, which goes on.")

@@ -30,7 +30,7 @@ class Document:
     """A text that has not been read yet.
 
     ``name``   for messages and the manifest: relative to its source, so that it says nothing of a machine.
-    ``read``   its text, or :class:`BrokenDocument`.
+    ``read``   its text, or `BrokenDocument`.
     ``split``  the split it must go to; None: the rule of the corpus decides.
     """
 

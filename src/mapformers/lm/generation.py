@@ -82,9 +82,10 @@ def generate(
 ) -> list[list[int]]:
     """``n_tokens`` new tokens after each prompt, or fewer where ``stop`` was one of them, which is then the last.
 
-    ``prompts`` are token ids; ``sampling`` are the fields of :class:`Sampling`.
+    ``prompts`` are token ids; ``sampling`` are the fields of `Sampling`.
 
-    >>> generate(model, [[3, 1, 2], [4]], 10, temperature=0.8, top_k=50, seed=1)  # doctest: +SKIP
+    Examples:
+        >>> generate(model, [[3, 1, 2], [4]], 10, temperature=0.8, top_k=50, seed=1)  # doctest: +SKIP
     """
     rows: list[list[int]] = [[] for _ in prompts]
     for step in stream(model, prompts, n_tokens, stop=stop, **sampling):

@@ -97,7 +97,8 @@ def accuracies(
 ) -> dict[str, float]:
     """Paradigm -> accuracy. ``model`` and ``settings`` are those of `lm_eval.simple_evaluate`: also ``"hf"``.
 
-    >>> accuracies("hf", paradigms, model_args={"pretrained": "folder"})  # doctest: +SKIP
+    Examples:
+        >>> accuracies("hf", paradigms, model_args={"pretrained": "folder"})  # doctest: +SKIP
     """
     with quiet():
         found = simple_evaluate(

@@ -1,6 +1,7 @@
 """Datasets of the Hugging Face hub, row by row as they arrive: nothing is stored but the shards.
 
->>> source = HubSource.named("Skylion007/openwebtext", "text")  # doctest: +SKIP
+Examples:
+    >>> source = HubSource.named("Skylion007/openwebtext", "text")  # doctest: +SKIP
 """
 
 import hashlib

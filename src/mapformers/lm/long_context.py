@@ -64,8 +64,9 @@ def context_losses(
 
     ``documents``  the tokens of each, without a separator.
 
-    >>> losses = context_losses(model, documents, [128, 4096])  # doctest: +SKIP
-    >>> losses.perplexity(4096) / losses.perplexity(128)  # doctest: +SKIP
+    Examples:
+        >>> losses = context_losses(model, documents, [128, 4096])  # doctest: +SKIP
+        >>> losses.perplexity(4096) / losses.perplexity(128)  # doctest: +SKIP
     """
     contexts = tuple(sorted(set(contexts)))
     require(len(contexts) > 0 and contexts[0] >= 1, "Contexts are lengths of at least 1 token; give one or more.")

@@ -45,7 +45,7 @@ class Point:
 
 @torch.no_grad()
 def window_losses(model: Callable[..., Any], task: Text, split: str = "val", n_windows: int = 512) -> WindowLosses:
-    """The loss of each of the windows on which :func:`mapformers.evaluate` measures that many sequences of a split."""
+    """The loss of each of the windows on which `mapformers.evaluate` measures that many sequences of a split."""
     settings = task.split_settings(split)
     size = max(1, LOGITS_AT_ONCE // (task.vocab_size * settings.context))
     nats, counts = [], []

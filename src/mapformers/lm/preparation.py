@@ -69,11 +69,12 @@ class PrepareSettings:
 def prepare(source: str | Path, out: str | Path, *, console: Console | None = None, **settings: Any) -> Corpus:
     """Turn text into a folder of token shards, or go on with one that was begun; what `mapformers lm prepare` does.
 
-    ``source``    a file, a folder, ``python:`` or ``hf:NAME`` (:func:`mapformers.lm.sources.find_source`).
+    ``source``    a file, a folder, ``python:`` or ``hf:NAME`` (`mapformers.lm.sources.find_source`).
     ``out``       a new folder, or the one that was begun with the same settings.
-    ``settings``  those of :class:`PrepareSettings` by name.
+    ``settings``  those of `PrepareSettings` by name.
 
-    >>> corpus = prepare("books/train", "data/books", tokenizer="bpe:4096")  # doctest: +SKIP
+    Examples:
+        >>> corpus = prepare("books/train", "data/books", tokenizer="bpe:4096")  # doctest: +SKIP
     """
     chosen = from_dict(PrepareSettings, settings)
     folder = Path(out)

@@ -17,8 +17,9 @@ WORDS = NDArray[np.uint64]
 class Shuffle:
     """The permutation of ``range(n)`` that belongs to a key.
 
-    >>> sorted(Shuffle(5, key=1)(np.arange(5)).tolist())
-    [0, 1, 2, 3, 4]
+    Examples:
+        >>> sorted(Shuffle(5, key=1)(np.arange(5)).tolist())
+        [0, 1, 2, 3, 4]
     """
 
     def __init__(self, n: int, key: int):

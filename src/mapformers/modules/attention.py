@@ -122,7 +122,7 @@ class Projections(nn.Module):
 
 
 class Heads(Projections):
-    """Heads that attend to the keys a :class:`Context` lets them see."""
+    """Heads that attend to the keys a `Context` lets them see."""
 
     options: AttentionOptions
 
@@ -131,7 +131,7 @@ class Heads(Projections):
         return attend(self.sharpened(q, context), k, v, self.scale, context, self.options.self_key)
 
     def sharpened(self, per_query: Tensor, context: Context) -> Tensor:
-        """:meth:`sharpen`, where each query sees what the context says; divided by its temperature, if it has one."""
+        """`sharpen`, where each query sees what the context says; divided by its temperature, if it has one."""
         per_query = per_query if context.temperature is None else per_query / context.temperature
         return per_query if self.sharpness is None else self.sharpen(per_query, self._n_keys(context))
 

@@ -111,7 +111,7 @@ class Context:
 
     ``reset`` (B, L): a new document, and so a new map, starts here. ``padding_mask`` (B, L): real token here.
     ``tokens`` (B, L): the ids, for layers that are told which tokens act. ``causal``: no token sees a later one.
-    ``recording``: when it is a dict, layers note what can be looked at in it (see :meth:`note`).
+    ``recording``: when it is a dict, layers note what can be looked at in it (see `note`).
     ``keeps_state``: layers return what they remember; otherwise None, because nobody goes on from there.
     ``movement_scale``: multiplies every movement Δ_in; a number, or (B, L). ``temperature``: divides all attention
     logits once more. Both are for whoever intervenes in a trained model, and None otherwise.

@@ -5,9 +5,9 @@ A layer maps ``(x, stream, state, context)`` to ``(x, stream, state)``:
 ``x``        (B, L, d_model) activations.
 ``stream``   what passes from layer to layer beside x; a layer that does not know it hands it on untouched.
 ``state``    what this layer carries along the sequence (keys, coordinate, h_t, …); None at the beginning.
-``context``  documents, padding and the past (:class:`~mapformers.modules.context.Context`).
+``context``  documents, padding and the past (`Context`).
 
-A mixer sits in the usual :class:`Block` unless it registers another arrangement: an SSM block has no MLP, TAPE reads
+A mixer sits in the usual `Block` unless it registers another arrangement: an SSM block has no MLP, TAPE reads
 the MLP's output.
 """
 
@@ -170,7 +170,7 @@ def register_layer(
 ) -> None:
     """Make a layer known by name.
 
-    ``layer``        the class that `mf.layers` offers: a :class:`Mixer`, or one with the same face.
+    ``layer``        the class that `mf.layers` offers: a `Mixer`, or one with the same face.
     ``arrangement``  what a decoder puts the mixer in.
     ``build``        (shape, options) -> a module that keeps the contract above, where the two are not enough.
     ``variants``     the option sets that tests walk through, ``benchmarked`` those that are timed.

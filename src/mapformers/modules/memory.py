@@ -1,7 +1,7 @@
 """What a layer remembers of every token, appended to without copying the past.
 
 A state is a value: it can be continued twice, kept, or gone back to. So that a step need not copy all the tokens before
-it, the tensor of a state is a view of the first tokens of a larger :class:`Room`, and the next token is written behind
+it, the tensor of a state is a view of the first tokens of a larger `Room`, and the next token is written behind
 them. Only the state that ends where the room is filled may write there; whoever goes on from an earlier one, from
 some rows, or from another device gets a room of its own. A room is twice as large as what it begins with, so that all
 the copies of a stream of n tokens together are as much work as copying it once.

@@ -78,10 +78,10 @@ class Mixer(nn.Module, ABC):
     ``n_heads``   heads, each with a map (or a state) of its own.
     ``head_dim``  size of a head; d_model / n_heads unless given.
     ``n_layers``  how many layers add to the same residual stream: what is added starts smaller the more there are.
-    ``causal``    False: a token also sees later ones, where the layer can (:attr:`reads_both_ways`).
-    ``options``   those of the class :attr:`Options`, by name.
+    ``causal``    False: a token also sees later ones, where the layer can (`reads_both_ways`).
+    ``options``   those of the class `Options`, by name.
 
-    A subclass builds its parameters after ``super().__init__(…)`` and has :meth:`mix` and :meth:`reference`.
+    A subclass builds its parameters after ``super().__init__(…)`` and has `mix` and `reference`.
     """
 
     Options: ClassVar[type[LayerOptions]] = LayerOptions
@@ -126,7 +126,7 @@ class Mixer(nn.Module, ABC):
 
     @abstractmethod
     def reference(self, x: Tensor, context: Context) -> Tensor:
-        """The same by its definition, slow and obviously right: what :meth:`mix` must equal."""
+        """The same by its definition, slow and obviously right: what `mix` must equal."""
 
     @overload
     def forward(
@@ -170,7 +170,7 @@ class Mixer(nn.Module, ABC):
         ``padding_mask``  (B, L) bool: True where the token is real.
         ``tokens``        (B, L) ids, for the one layer that is told which tokens act (`tem-t`).
         """
-        if context is not None:  # a decoder calls, which keeps the past of all its layers: see :meth:`mix`
+        if context is not None:  # a decoder calls, which keeps the past of all its layers: see `mix`
             context.require_past_of(state)
             y, memory = self.mix(x, state, context)
             return y, memory if context.keeps_state else None

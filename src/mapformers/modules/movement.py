@@ -27,8 +27,8 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
 class Movement(nn.Module):
     """Δ_in = W_in x − mean, ``size`` numbers per head and token.
 
-    ``mean`` is a buffer, zero unless a path starts as RoPE, whose tokens all move (:class:`PathIntegrator`), or
-    training takes the mean movement out (`training/zero_mean.py`). While it does, it sets :attr:`adjust`, which then
+    ``mean`` is a buffer, zero unless a path starts as RoPE, whose tokens all move (`PathIntegrator`), or
+    training takes the mean movement out (`training/zero_mean.py`). While it does, it sets `adjust`, which then
     changes the movements of a batch before they are integrated.
     """
 

@@ -27,7 +27,7 @@ AXES = {
 
 @dataclass(frozen=True)
 class Observable:
-    """A name that a layer may note, what it means, and its shape as names of :data:`AXES`."""
+    """A name that a layer may note, what it means, and its shape as names of `AXES`."""
 
     name: str
     axes: tuple[str, ...]
@@ -63,7 +63,7 @@ OBSERVABLES = _table(
 
 
 class Observed(list[dict[str, Tensor]]):
-    """What every layer noted, one mapping per layer by the names of :data:`OBSERVABLES`.
+    """What every layer noted, one mapping per layer by the names of `OBSERVABLES`.
 
     ``logits``  (B, L, vocab): what the model answered.
     ``state``   the state to go on from: ``model.observe(more, state=observed.state)``.

@@ -112,7 +112,7 @@ class ProductIntegrator(Movement):
         return theta.reshape(self.k, -1, *tokens.shape[:3])
 
     def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Rotations | Tensor, Tensor]:
-        """(B, L, d_model) -> the path for :meth:`rotate`, and its P where the chunk ends as (B, H, n_b, n, n)."""
+        """(B, L, d_model) -> the path for `rotate`, and its P where the chunk ends as (B, H, n_b, n, n)."""
         with without_autocast(x.device):
             if is_plain_step(x.shape[1]):
                 return self._one_step(x, start, context)

@@ -34,7 +34,7 @@ class WhatWhereGate(nn.Module):
 
 
 def gated_query(q: Tensor, b: Tensor) -> Tensor:
-    """[b q, (1 − b)√D], so that with :func:`gated_key` the scaled product is b ⟨q, k⟩/√D + 1 − b."""
+    """[b q, (1 − b)√D], so that with `gated_key` the scaled product is b ⟨q, k⟩/√D + 1 − b."""
     return torch.cat((b * q, (1 - b) * q.shape[-1] ** 0.5), dim=-1)
 
 

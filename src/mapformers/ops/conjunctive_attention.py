@@ -1,6 +1,6 @@
 """softmax(A_X ⊙ A_P) v tile by tile: attention to what was seen times attention to where (eq. absolute_pe).
 
-No fused kernel knows a product of two attentions. Written out (:func:`conjunctive_reference`), it holds five L×L
+No fused kernel knows a product of two attentions. Written out (`conjunctive_reference`), it holds five L×L
 matrices per head from the forward pass to the backward pass. A step takes as long at 256 tokens, but half as much
 memory again there, and ever more on longer sequences (`mapformers bench ops`, docs/results/bench-ops.md).
 """
@@ -32,7 +32,7 @@ def conjunctive_attention(
 def conjunctive_reference(
     q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, scale: float, visibility: Visibility
 ) -> Tensor:
-    """The same with every matrix written out: what :func:`conjunctive_attention` must equal."""
+    """The same with every matrix written out: what `conjunctive_attention` must equal."""
     allowed = visibility.mask(slice(0, q.shape[2]), k.shape[2], q.device)
     logits = scale * (q @ k.mT) * (q_place @ k_place.mT)
     allowed = allowed.unsqueeze(1) if allowed.dim() == 3 else allowed

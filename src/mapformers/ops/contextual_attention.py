@@ -1,7 +1,7 @@
 """Attention whose position is a count of gated keys, in blocks: the fast path of `cope` (Golovneva 2024, eqs. 3 to 5).
 
 No fused kernel knows it: the position of a key depends on the gates of all keys between it and the query. So it is
-computed tile by tile. Written out (:func:`contextual_reference`), a step takes a quarter longer and three times the
+computed tile by tile. Written out (`contextual_reference`), a step takes a quarter longer and three times the
 memory (`mapformers bench ops`, docs/results/bench-ops.md).
 
 Keys and values are taken in reverse, latest first. The gates from a key up to the query are then a plain running sum
@@ -175,7 +175,7 @@ def _(q: Tensor, *rest: object) -> Tensor:
 
 
 def _plain(*inputs: Any) -> Tensor:
-    """By :func:`contextual_reference`, as the operator is called: each of the N is a batch of one head."""
+    """By `contextual_reference`, as the operator is called: each of the N is a batch of one head."""
     q, k, v, z, sharpness = (t.unsqueeze(1) for t in inputs[:5])
     documents, real, scale, start, self_key = inputs[5:]
     visibility = Visibility(start, self_key, True, documents, real)

@@ -3,7 +3,7 @@
 A mask of packed documents has B·L² entries, and fused attention keeps it for the way back. Here the documents of a
 batch are sorted by length into a few groups, those of a group are filled up behind their ends to one length, and every
 group is one call of causal attention. What fills up comes after all real tokens of its document, so none of them sees
-it. Memory grows with L instead of L², and no work is done between documents. :func:`reference` is the definition.
+it. Memory grows with L instead of L², and no work is done between documents. `reference` is the definition.
 """
 
 from typing import NamedTuple

@@ -78,7 +78,7 @@ def rotation_loop(
     log_decay: Tensor | None = None,
     reset: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """h_t = R(θ_t) h_{t−1} + k_t v_tᵀ, y_t = q_tᵀ h_t with explicit matrices: what :func:`linear_attention` must equal.
+    """h_t = R(θ_t) h_{t−1} + k_t v_tᵀ, y_t = q_tᵀ h_t with explicit matrices: what `linear_attention` must equal.
 
     ``theta`` (B, H, L, N/2) is the angle of each step; the state (B, H, N, P) here turns with the path.
     """

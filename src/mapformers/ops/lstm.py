@@ -31,7 +31,7 @@ def lstm(
 def lstm_loop(
     z: Tensor, weight: Tensor, h: Tensor, c: Tensor, reset: Tensor | None = None, real: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same in plain torch: what :func:`lstm` must equal."""
+    """The same in plain torch: what `lstm` must equal."""
     outputs = []
     for t, z_t in enumerate(z):
         if reset is not None:
@@ -117,7 +117,7 @@ def _backward(ctx, grad_y, grad_cells, _):  # type: ignore[no-untyped-def]
 def _plain(
     z: Tensor, weight: Tensor, h: Tensor, c: Tensor, keep: Tensor | None, real: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """:func:`lstm_loop` as the operator is called."""
+    """`lstm_loop` as the operator is called."""
     reset, is_real = (None if flag is None else flag.squeeze(-1).T for flag in (keep, real))
     return lstm_loop(z, weight, h, c, None if reset is None else ~reset, is_real)
 

@@ -5,8 +5,8 @@ settings (numbers, words, switches). Its backward pass is a second operator of `
 
 A backward pass written by hand is the end of the road for autograd. `torch.autograd.function.once_differentiable` does
 not say so reliably: where other ways lead to the same weights, its error is passed by, and their part alone is the
-answer. So a second derivative always goes through the plain form (:func:`gradients_of`), and so do derivatives that
-are carried forward (:func:`in_forward_mode`).
+answer. So a second derivative always goes through the plain form (`gradients_of`), and so do derivatives that
+are carried forward (`in_forward_mode`).
 """
 
 from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ class Cell(Protocol):
         """Write the gates over z, and the new c and h, from the c that is ``found``."""
 
     def slopes(self, gates: Tensor, found: Tensor, c: Tensor, h: Tensor) -> Sequence[Tensor]:
-        """From the same of all tokens, (L, B, ·): what :meth:`back` takes, each to be indexed by time."""
+        """From the same of all tokens, (L, B, ·): what `back` takes, each to be indexed by time."""
 
     def back(self, slopes: Sequence[Tensor], dh: Tensor, dc: Tensor, dz: Tensor) -> None:
         """Write dz, and over dc the gradient of the c that was found."""

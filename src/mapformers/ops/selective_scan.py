@@ -3,7 +3,7 @@
 a_t = exp(−|Δ_t|·rate + i·Δ_t·ω): Mamba has no ω, literal MAmPa no rate. Where they turn, the N numbers of a channel's
 state are N/2 pairs; pair i is (h_i, h_{i+N/2}), as in `lie/plane_rotations.py`.
 
-Autograd through the loop over time (:func:`selective_loop`) keeps every state: a step takes eight times as long and ten
+Autograd through the loop over time (`selective_loop`) keeps every state: a step takes eight times as long and ten
 times the memory (`mapformers bench ops`, docs/results/bench-ops.md). The work itself is in chunked_recurrence.py.
 """
 
@@ -82,7 +82,7 @@ def selective_loop(
     start: Tensor | None = None,
     reset: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The reference of :func:`selective_scan`: one real matrix, exp(Δ_t A), per token and channel."""
+    """The reference of `selective_scan`: one real matrix, exp(Δ_t A), per token and channel."""
     h = v.new_zeros(v.shape[0], b.shape[-1], v.shape[-1]) if start is None else start
     outputs = []
     for t in range(v.shape[1]):

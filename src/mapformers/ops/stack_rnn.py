@@ -4,7 +4,7 @@ A tape holds a stack of n cells between its two edges: cell 0 is what would be p
 its top, and cell n + 1 is 0. So the stacks after a push, after a pop and after neither are three windows of one tape,
 and the next stack is their mean, weighted by the actions.
 
-Autograd through :func:`stack_loop` makes a training step 1.4 to 1.5 times as long (`mapformers bench ops`; batch 32,
+Autograd through `stack_loop` makes a training step 1.4 to 1.5 times as long (`mapformers bench ops`; batch 32,
 64 and 256 tokens, one thread), and a compiler unrolls it.
 """
 
@@ -65,7 +65,7 @@ def stack_loop(
     real: Tensor | None,
     controller: str,
 ) -> Run:
-    """The same in plain torch: what :func:`stack_rnn` must equal."""
+    """The same in plain torch: what `stack_rnn` must equal."""
     state, fresh = start, StackState(*(torch.zeros_like(part) for part in start))
     _, n_stacks, _, width = start.stack.shape
     outputs, actions, stacks = [], [], []
@@ -236,7 +236,7 @@ def _backward(ctx, dy, dc, d_stack, *_):  # type: ignore[no-untyped-def]
 
 
 def _plain(z, weight, acting, bias, h, c, stack, keep, real, controller):  # type: ignore[no-untyped-def]
-    """:func:`stack_loop` as the operator is called: h of every token, the last c and stacks."""
+    """`stack_loop` as the operator is called: h of every token, the last c and stacks."""
     reset, is_real = (None if flag is None else flag.squeeze(-1).T for flag in (keep, real))
     start = StackState(h, c, stack)
     run = stack_loop(z, weight, acting, bias, start, None if reset is None else ~reset, is_real, controller)

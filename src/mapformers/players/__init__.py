@@ -3,11 +3,12 @@
 Players show what a score is worth. Some know the rules of the task and reach the best possible score. The
 others have no map, and show what a model can score without one.
 
->>> import mapformers as mf
->>> task = mf.build_task("navigation", dims=2, steps=16, grid=4)
->>> player = mf.players.build("perfect", task, "ood-sparse")
->>> float(mf.evaluate(player, task, "ood-sparse", n_sequences=16)["accuracy"])
-1.0
+Examples:
+    >>> import mapformers as mf
+    >>> task = mf.build_task("navigation", dims=2, steps=16, grid=4)
+    >>> player = mf.players.build("perfect", task, "ood-sparse")
+    >>> float(mf.evaluate(player, task, "ood-sparse", n_sequences=16)["accuracy"])
+    1.0
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The logician: a player of `family-tree` that sees only tokens. It proves what it can, and guesses the rest.
 
-A meeting is *certain* if the axioms of kinship (:mod:`.kinship`) prove that the person was met before, without the help
+A meeting is *certain* if the axioms of kinship (`.kinship`) prove that the person was met before, without the help
 of names. Otherwise the logician guesses. For example, the oldest child of a person's mother is either that person or an
 older sibling. So the logician keeps a few beliefs. Each belief is a family in which it is decided who everyone met is.
 Beliefs have weights, names rule some of them out, and the rest vote. Beliefs in somebody new do not vote, because
@@ -45,7 +45,7 @@ class Certainty:
 class Logician(Player):
     """Sees only tokens. It answers token 0 where a relation follows, since that is not scored.
 
-    The logits do not show which answers are certain; :meth:`certainty` does.
+    The logits do not show which answers are certain; `certainty` does.
     """
 
     settings: FamilySettings
@@ -128,7 +128,7 @@ def certainty(
 
 
 def certainty_table(n_sequences: int = 512, max_people: float = 1e5) -> str:
-    """The figures of :func:`certainty` as a Markdown table, with those of `locator` (knows more) and `best-lag` (less).
+    """The figures of `certainty` as a Markdown table, with those of `locator` (knows more) and `best-lag` (less).
 
     python -c "from mapformers.players.logician import certainty_table; print(certainty_table())"
     """
@@ -145,7 +145,7 @@ def certainty_table(n_sequences: int = 512, max_people: float = 1e5) -> str:
 
 
 def certainty_row(task: Task[Any], split: str, n_sequences: int = 512) -> str:
-    """One line of :func:`certainty_table`."""
+    """One line of `certainty_table`."""
     settings = task.split_settings(split)
     found = certainty(task, split, n_sequences=n_sequences)
     batch = task.sample(split, n_sequences, generator(0, "evaluate"))

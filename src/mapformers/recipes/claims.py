@@ -127,8 +127,9 @@ class Claim:
     ``p_below``: a difference holds only if Welch's test over seeds has a smaller p; then several seeds are needed.
     ``finding``: why it does not hold, and what was tried; shown where it does not.
 
-    >>> place = At("MapWM-r2", "2D", "ood-sparse")
-    >>> claim = Claim("A map carries over to larger worlds.", better=place, at_least=0.95)
+    Examples:
+        >>> place = At("MapWM-r2", "2D", "ood-sparse")
+        >>> claim = Claim("A map carries over to larger worlds.", better=place, at_least=0.95)
     """
 
     text: str

@@ -115,7 +115,7 @@ class Curve(Measure):
         return within[-1] if within and points[-1][0] >= sequences else None
 
     def converged(self, entry: Mapping[str, Any]) -> bool | None:
-        """Whether a recorded run had learned what it would learn (:func:`is_converged`); None where that is unknown."""
+        """Whether a recorded run had learned what it would learn (`is_converged`); None where that is unknown."""
         values = [value for _, value in self.points(entry)]
         if self.lower_is_better:
             return is_converged([-value for value in values], goal=None)

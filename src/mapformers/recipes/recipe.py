@@ -26,11 +26,11 @@ Key = tuple[str, str, int, str]  # row, world, seed, swept settings as text
 class Row:
     """A model of the table: a registered name (or the layers of a hybrid), and settings of its own.
 
-    ``settings``  whatever :meth:`RunConfig.compose` takes by name: ``{"rank": 2, "lr": 1e-3}``.
+    ``settings``  whatever `RunConfig.compose` takes by name: ``{"rank": 2, "lr": 1e-3}``.
     ``at_cpu``    more of them at `cpu` scale alone: what was chosen for its budget, such as a learning rate.
     ``seeds``     world -> those it is run on there unless others are asked for, where they are not the recipe's.
     ``worlds``    those it is run in, where they are not all of the recipe's.
-    ``added``     not of the recipe's file (:meth:`Recipe.with_rows`): cell.json and the record say what it is.
+    ``added``     not of the recipe's file (`Recipe.with_rows`): cell.json and the record say what it is.
     """
 
     label: str
@@ -47,7 +47,7 @@ class Row:
         return self.worlds is None or world in self.worlds
 
     def to_dict(self) -> dict[str, Any]:
-        """What it is, besides its label: plain data, which :meth:`from_dict` reads."""
+        """What it is, besides its label: plain data, which `from_dict` reads."""
         return {"model": self.model, "settings": dict(self.settings), "layers": self.layers}
 
     @classmethod
@@ -156,7 +156,7 @@ class Recipe:
 
     @property
     def comparable(self) -> Sequence[str]:
-        """Those of :attr:`also` which the paper's figures may be, too."""
+        """Those of `also` which the paper's figures may be, too."""
         return next((measure.comparable for measure in self.measures if isinstance(measure, Splits)), ())
 
     @property
@@ -194,8 +194,9 @@ class Recipe:
     def with_rows(self, *rows: Row) -> "Recipe":
         """The same recipe with rows of one's own after its own.
 
-        >>> from mapformers.recipes import RECIPES
-        >>> table = RECIPES["table2"].with_rows(Row("MapWM-r3", "mapwm", {"rank": 3}))
+        Examples:
+            >>> from mapformers.recipes import RECIPES
+            >>> table = RECIPES["table2"].with_rows(Row("MapWM-r3", "mapwm", {"rank": 3}))
         """
         taken = {row.label for row in self.rows}
         for row in rows:

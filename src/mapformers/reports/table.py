@@ -38,7 +38,7 @@ class Table:
     words: Sequence[str] = ()
 
     def render(self, form: str = "terminal") -> str:
-        """The table as text in one of :data:`FORMATS`."""
+        """The table as text in one of `FORMATS`."""
         if form not in RENDERERS:
             raise unknown("format", form, RENDERERS)
         return RENDERERS[form](self)

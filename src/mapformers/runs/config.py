@@ -1,4 +1,4 @@
-"""All that a run depends on, as typed settings, and the one way to compose them: :meth:`RunConfig.compose`."""
+"""All that a run depends on, as typed settings, and the one way to compose them: `RunConfig.compose`."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -168,10 +168,11 @@ class RunConfig:
 
         ``model`` is a registered name, or any module from tokens to logits; ``layers`` lists those of a hybrid.
         ``defaults`` go over the task's suggestions, where the task, the model or a layer has a use for them.
-        ``overrides`` are settings of the task, of the model, of training (:class:`TrainConfig`) and of what it is
-        computed on (:class:`Backend`), by name.
+        ``overrides`` are settings of the task, of the model, of training (`TrainConfig`) and of what it is
+        computed on (`Backend`), by name.
 
-        >>> config = RunConfig.compose("navigation", "mapwm", "smoke", dims=1, rank=1, lr=1e-3)
+        Examples:
+            >>> config = RunConfig.compose("navigation", "mapwm", "smoke", dims=1, rank=1, lr=1e-3)
         """
         require(isinstance(task, str), f"Name the task by its registered name, not {task!r}.")
         named = model is None or isinstance(model, str | nn.Module)

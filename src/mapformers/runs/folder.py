@@ -61,7 +61,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, overwrite: bool = False) -> "RunFolder":
-        """Begin a new run; what an earlier one left is removed, if it may be (:meth:`require_free`)."""
+        """Begin a new run; what an earlier one left is removed, if it may be (`require_free`)."""
         folder = cls(path)
         folder._require_no_run(overwrite)
         with clear_file_errors("write to", path):

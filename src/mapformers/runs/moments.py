@@ -44,7 +44,7 @@ def restore(
     step: int,
     without: Sequence[str] = (),
 ) -> None:
-    """Put moments back; :class:`Unfit` if they cannot be those of this model after so many steps.
+    """Put moments back; `Unfit` if they cannot be those of this model after so many steps.
 
     ``without``: the parameters that had no gradient yet. At step 0 none had one.
     """

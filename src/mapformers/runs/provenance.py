@@ -27,7 +27,7 @@ def provenance(hardware: Mapping[str, Any], config: RunConfig | None = None) -> 
     """What a figure depends on besides its config.
 
     ``commit``   of the checkout the package runs from, with "+changes" where its sources differ from it; else None.
-    ``sources``  a hash of the files that decide a run (:func:`sources_of`); None without a config.
+    ``sources``  a hash of the files that decide a run (`sources_of`); None without a config.
     ``command``  what was typed, without folders of this machine.
     """
     versions = {name: metadata.version(name) for name in ("torch", "numpy", "safetensors", "accelerate")}

@@ -56,11 +56,12 @@ class Run:
 
 
 def load(run_dir: str | Path, model: nn.Module | None = None) -> Run:
-    """The run in a folder that `mapformers train`, `mf.train` or :meth:`Run.save` wrote.
+    """The run in a folder that `mapformers train`, `mf.train` or `Run.save` wrote.
 
     ``model``: where the run trained a module of one's own, that module, to be filled with the weights.
 
-    >>> run = load("runs/navigation-mapwm-seed0")  # doctest: +SKIP
+    Examples:
+        >>> run = load("runs/navigation-mapwm-seed0")  # doctest: +SKIP
     """
     require(isinstance(run_dir, str | Path), f"A run is loaded from the path of its folder, not from {run_dir!r}.")
     folder, config = RunFolder.open(Path(run_dir))

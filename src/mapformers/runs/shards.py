@@ -49,7 +49,7 @@ def write(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, str]:
 
 
 def read(place: Path, into: Mapping[str, Tensor]) -> None:
-    """Fill tensors from a folder of shards or from one whole file; :class:`Unfit` if they are not those that it holds.
+    """Fill tensors from a folder of shards or from one whole file; `Unfit` if they are not those that it holds.
 
     Where the tensors are sharded, all processes must call this.
     """
@@ -98,7 +98,7 @@ def read_moments(place: Path, model: nn.Module) -> dict[str, Tensor]:
 
 
 def kinds(place: Path) -> dict[str, Kind]:
-    """The tensors in a folder of shards or in one file; :class:`Unfit` if one has gaps or overlaps."""
+    """The tensors in a folder of shards or in one file; `Unfit` if one has gaps or overlaps."""
     found: dict[str, Kind] = {}
     for name, stored in _reader(place).read_metadata().state_dict_metadata.items():
         if not isinstance(stored, TensorStorageMetadata) or not _is_whole(stored):

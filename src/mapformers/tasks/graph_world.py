@@ -32,7 +32,7 @@ Permutation = tuple[int, ...]
 class GraphWorld:
     """A deterministic labelled graph: at a node, an action leads to one node or is not possible.
 
-    Make one with :meth:`from_dict`, :meth:`from_json`, :meth:`load`, :meth:`from_networkx` or :func:`cayley_world`, and
+    Make one with `from_dict`, `from_json`, `load`, `from_networkx` or `cayley_world`, and
     give it to a task: ``build_task("graph", world=world)``.
     """
 

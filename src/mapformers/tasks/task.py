@@ -87,7 +87,7 @@ class Task(ABC, Generic[Settings]):
     """What training, evaluation and the command line use of a task.
 
     ``settings`` describe the iid split. Any other split is a dict of the settings that differ from it. A subclass draws
-    sequences (:meth:`draw`) and lists the tokens that are actions; most other methods have defaults here.
+    sequences (`draw`) and lists the tokens that are actions; most other methods have defaults here.
     """
 
     name: str
@@ -196,7 +196,7 @@ class Task(ABC, Generic[Settings]):
         return {}
 
     def suggestions(self) -> dict[str, Any]:
-        """All that a model may be told of this task: :meth:`model_defaults`, and which tokens are actions."""
+        """All that a model may be told of this task: `model_defaults`, and which tokens are actions."""
         return {"action_ids": tuple(self.action_ids), **self.model_defaults()}
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -258,7 +258,7 @@ def require_names(setting: str, n: int) -> None:
 
 
 def register_task(name: str, *, settings: type, build: type[Task[Any]]) -> None:
-    """Make a task known by name: ``build`` is a subclass of :class:`Task` that takes a ``settings`` object."""
+    """Make a task known by name: ``build`` is a subclass of `Task` that takes a ``settings`` object."""
     build.name = name
     TASKS.add(name, TaskEntry(name, settings, build))
 
@@ -269,7 +269,8 @@ def build_task(name: str, **settings: Any) -> Task[Any]:
     A settings class may have a classmethod ``spelled``, which turns Python objects (a `GraphWorld`, a `Path`) into
     plain settings.
 
-    >>> task = build_task("navigation", dims=2)
+    Examples:
+        >>> task = build_task("navigation", dims=2)
     """
     entry = TASKS[name]
     settings = getattr(entry.settings, "spelled", dict)(settings)

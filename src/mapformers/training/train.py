@@ -44,9 +44,10 @@ def train(
     ``overwrite``  start anew although the folder holds a run; its files are removed.
     ``snapshots``  at how many moments the weights are kept in the folder, for a film of the learning.
     ``console``    where progress is shown; standard error unless given.
-    ``overrides``  settings of the task, the model, training and backend by name (:meth:`RunConfig.compose`).
+    ``overrides``  settings of the task, the model, training and backend by name (`RunConfig.compose`).
 
-    >>> run = train("navigation", "mapwm", scale="smoke", out="runs/mine", rank=2)  # doctest: +SKIP
+    Examples:
+        >>> run = train("navigation", "mapwm", scale="smoke", out="runs/mine", rank=2)  # doctest: +SKIP
     """
     config = RunConfig.compose(task, model, scale, layers=layers, seed=seed, **overrides)
     require(out != "", "out must name a folder; leave it out for runs/TASK-MODEL-seedN.")
@@ -106,7 +107,7 @@ def resume_run(
     model: nn.Module | None = None,
     snapshots: int = 0,
 ) -> dict[str, Any]:
-    """Go on with the run in a folder from its newest whole checkpoint; ``snapshots`` as for :func:`start_run`."""
+    """Go on with the run in a folder from its newest whole checkpoint; ``snapshots`` as for `start_run`."""
     folder, config = RunFolder.open(out)
     require_snapshots(config, snapshots)
     trainer = Trainer(config, folder, console, title or title_of(config), model)
@@ -119,7 +120,7 @@ def resume_run(
 
 
 def resume(run_dir: str | Path, model: nn.Module | None = None, console: Console | None = None) -> Run:
-    """Go on with a run where it was, bit for bit, and return it; ``model`` as for :func:`train`, at any state.
+    """Go on with a run where it was, bit for bit, and return it; ``model`` as for `train`, at any state.
 
     A module of your own that draws random numbers as it runs (dropout) goes on, but with other numbers.
     """

@@ -4,11 +4,12 @@ The quickest use of a movement is as a clock: every token moves the same way, so
 comes first takes up a dimension which the map then lacks. So for the first few hundred steps the mean movement of each
 batch is taken out. The trainer does it for ``TrainConfig.zero_mean_steps`` steps; a loop of one's own does it so:
 
->>> import mapformers as mf
->>> model = mf.build_model("mapwm", vocab_size=21)
->>> for step in range(1000):
-...     mf.training.zero_mean_movement(model, step < 250)
-...     ...  # forward, backward, optimizer.step()
+Examples:
+    >>> import mapformers as mf
+    >>> model = mf.build_model("mapwm", vocab_size=21)
+    >>> for step in range(1000):
+    ...     mf.training.zero_mean_movement(model, step < 250)
+    ...     ...  # forward, backward, optimizer.step()
 """
 
 from typing import Any

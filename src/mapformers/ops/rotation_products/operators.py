@@ -58,7 +58,7 @@ def _(theta: Tensor, n: int) -> Tensor:
 def apply(theta: Tensor, p: Tensor, x: Tensor, n: int, back: bool) -> Tensor:
     """P_t x_t, or P_tᵀ x_t (``back``), of vectors x (n, V, G, S, T, B), or of x (n, V, G, 1, 1, 1) that stay the same.
 
-    ``p`` is what :func:`accumulate` made of theta: the gradient for both is theta's.
+    ``p`` is what `accumulate` made of theta: the gradient for both is theta's.
     """
     y = x.new_empty(x.shape[:3] + theta.shape[2:])
     for part in _parts(theta, n):

@@ -55,7 +55,7 @@ def half_angles(theta: Tensor) -> Tensor:
 
 
 def half_angles_transposed(pure: Tensor) -> Tensor:
-    """The transpose of :func:`half_angles`: (3, S, …) -> (K, …)."""
+    """The transpose of `half_angles`: (3, S, …) -> (K, …)."""
     streams = pure.shape[1]
     theta = pure.new_empty(3 * streams, *pure.shape[2:])
     if streams == 1:

@@ -29,7 +29,7 @@ def cut(x: Tensor) -> Tensor:
 
 
 def joined(x: Tensor, length: int) -> Tensor:
-    """The inverse of :func:`cut`: (S, T, B, …) -> (B, L, …)."""
+    """The inverse of `cut`: (S, T, B, …) -> (B, L, …)."""
     return x.movedim((0, 1), (2, 1)).flatten(1, 2)[:, :length]
 
 

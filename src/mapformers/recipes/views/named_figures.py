@@ -1,4 +1,4 @@
-"""Figures by name (:class:`mapformers.recipes.measures.Figures`): as a table, and as lines where names are numbers."""
+"""Figures by name (`mapformers.recipes.measures.Figures`): as a table, and as lines where names are numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

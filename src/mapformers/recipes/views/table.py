@@ -20,7 +20,7 @@ Found = Mapping[tuple[str, str, str], Summary]
 class TableView(View):
     """A table for every world: a line per row, a column per split, ours and the paper's in brackets.
 
-    Further metrics of :class:`Splits` have tables of their own after the main one of their world.
+    Further metrics of `Splits` have tables of their own after the main one of their world.
     ``seeds``: whether a column says over how many seeds a line is.
     """
 
@@ -36,7 +36,7 @@ class TableView(View):
         return [table for table in found if table.rows]
 
     def table(self, recipe: Recipe, record: Mapping[str, Any], world: str, marks: bool = True) -> Table:
-        """One world; ``marks``: whether to mark what :mod:`mapformers.reports.marks` has a mark for."""
+        """One world; ``marks``: whether to mark what `mapformers.reports.marks` has a mark for."""
         found = summaries(recipe, record)
         best = best_without_map(recipe, record, world) if marks else None
         rows = []
