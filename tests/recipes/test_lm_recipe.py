@@ -13,7 +13,7 @@ from mapformers.launch.reproduce import reproduce
 from mapformers.recipes import RECIPES
 from mapformers.recipes.claims import check
 from mapformers.recipes.language import AS_IN_THE_PAPER, TUNED
-from mapformers.recipes.lm import LM, PRINTED_BLIMP, WINDOWS
+from mapformers.recipes.lm import BLIMP, LM, PRINTED_BLIMP, WINDOWS
 from mapformers.recipes.pages import recipe_tables
 from mapformers.recipes.views import AlongFigures
 from minimal_pairs import write
@@ -83,6 +83,7 @@ def test_rows_are_what_they_are_called(data):
 
 
 def test_the_papers_table_of_islands():
+    assert {name for _, name in PRINTED_BLIMP} == set(BLIMP.headings)
     assert PRINTED_BLIMP["RoPE", "adjunct_island"] == (0.90, 0.02)
     assert PRINTED_BLIMP["MapWM", "sentential_subject_island"] == (0.32, 0.03)
     for row in ("RoPE", "MapWM"):

@@ -6,7 +6,6 @@ The data are prepared folders, data/books and data/python, and BLiMP.zip is in d
 commands. Settings that other recipes choose are in `recipes/language.py`.
 """
 
-from mapformers.lm.blimp import ISLANDS
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.language import (
     AS_IN_THE_PAPER,
@@ -26,6 +25,7 @@ from mapformers.recipes.views import AlongFigures, CurveView, DifferenceView, Fi
 BOOKS, CODE = "books", "code"
 FIVE, THREE = tuple(range(5)), tuple(range(3))
 BUDGET = {"batch_size": 16, "sequences": 5_760, "eval_every": 12, "eval_sequences": 64, "final_sequences": 512}
+
 VALIDATION, WINDOWS = LastEvaluations(), Windows()
 CONTEXTS, BLIMP = Contexts(blocks=1), Blimp(limit=200)
 
@@ -60,7 +60,6 @@ PRINTED: dict[str, tuple[Paper, Paper]] = {
     ISLAND: ((0.63, 0.03), (0.64, 0.02)),
     OVERALL: ((0.78, 0.03), (0.79, 0.02)),
 }
-assert set(ISLANDS) < set(PRINTED)
 PRINTED_BLIMP = {(row, name): both[i] for name, both in PRINTED.items() for i, row in enumerate(("RoPE", "MapWM"))}
 PRINTED_PERPLEXITY = {("RoPE", "perplexity"): (19.14, 0.14), ("MapWM", "perplexity"): (18.79, 0.15)}
 OF_THE_PAPER = "The paper's figures are of 12 layers of 768 after 10¹¹ tokens of OpenWebText."
