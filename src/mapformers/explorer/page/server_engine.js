@@ -31,7 +31,7 @@ export class ServerEngine {
     const same = commonLength(known.read, wanted);
     if (same === wanted.length) return firstOf(known.seen, same);
     const more = await this.ask("read", { model, tokens, from: same, ...options });
-    more.logits = more.logits.map((/** @type {any} */ row) => (row.values ? whole(row, this.about.models[model].vocab) : row));
+    more.logits = more.logits.map((/** @type {any} */ row) => (row.tokens ? whole(row, this.about.models[model].vocab) : row));
     const seen = followedBy(firstOf(known.seen, same), more);
     this.known[model] = { read: wanted, seen };
     return seen;
