@@ -36,8 +36,10 @@ class OneQuery(Visibility):
         assert self.real is not None
         if self.self_key:
             return self.real.unsqueeze(1)
-        earlier = self.real[:, :-1]
-        return torch.cat((earlier, ~earlier.any(dim=-1, keepdim=True)), dim=-1).unsqueeze(1)
+        n = self.real.shape[1]
+        own = torch.arange(n, device=self.real.device) == n - 1
+        earlier = self.real & ~own
+        return (earlier | (own & ~earlier.any(dim=-1, keepdim=True))).unsqueeze(1)
 
     def n_keys(self, length: int, device: torch.device | None = None) -> Tensor:
         return self.mask(slice(0, length), 0)[:, 0].sum(dim=-1, keepdim=True)

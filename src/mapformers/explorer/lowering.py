@@ -397,11 +397,3 @@ def _repeat_interleave(out: Result, x: Any, n: int, dim: int, output_size: Any =
     shape[dim + 1] = n
     repeated = out.emit("expand", out.emit("unsqueeze", x, dim=dim + 1), shape=shape)
     return out.emit("flatten", repeated, first=dim, last=dim + 1)
-
-
-@lowers("linalg_vector_norm.default")
-def _vector_norm(
-    out: Result, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Name:
-    assert ord == 2
-    return out.emit("sqrt", out.emit("sum", out.emit("mul", x, x), dims=_dims(dim), keepdim=bool(keepdim)))

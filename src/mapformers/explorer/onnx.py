@@ -54,7 +54,7 @@ def export_onnx(model: Decoder, path: Path, form: Form = "step") -> Exported:
             inputs, outputs = ["tokens"], ["logits"]
             content = _translate(export_sequence(model), inputs, outputs)
             check = lambda run: _sequence_difference(model, run)  # noqa: E731
-        difference = None if find_spec("onnxruntime") is None else check(_runner(content))
+        difference = None if find_spec("onnxruntime") is None else _checked(check, content, form)
     if difference is not None:
         far = f"onnxruntime differs from PyTorch by {difference:.1e} of the largest logit, so nothing was written"
         require(
@@ -62,6 +62,14 @@ def export_onnx(model: Decoder, path: Path, form: Form = "step") -> Exported:
         )
     write_atomically(path, content)
     return Exported(path, len(content), inputs, outputs, difference)
+
+
+def _checked(check: Callable[[Run], float], content: bytes, form: Form) -> float:
+    try:
+        return check(_runner(content))
+    except Exception as error:  # onnxruntime has kinds of its own
+        said = " ".join(str(error).split())[:200]
+        raise UserError(f"onnxruntime cannot compute the {form} form, so nothing was written: {said}") from error
 
 
 def require_folder(path: Path) -> None:
