@@ -37,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz", type=float, default=0, metavar="SECONDS", help="how long each test of tests/fuzz looks for new files"
     )
+    parser.addoption(
+        "--thorough", action="store_true", help="every layer through inductor, every variant through the page's reader"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,6 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
     from mapformers.plugins import import_plugins
 
     import_plugins(config.getoption("--import-plugin"))
+    import helpers  # it lists what is registered
+
+    helpers.THOROUGH = config.getoption("--thorough")
 
 
 @pytest.fixture(autouse=True)

@@ -49,6 +49,7 @@ class Case:
 
 CASES = [Case(name, variant) for name in LAYERS for variant in LAYERS[name].variants]
 FIRST_CASES = [Case(name, LAYERS[name].variants[0]) for name in LAYERS]
+THOROUGH = False  # set by conftest.py from --thorough, before tests are collected
 HYBRID = Case(None, {"layers": ["mapem", ("mapwm", {"rank": 1}), "rope", "nope"]})
 EVERYTHING = Case(None, {"layers": [(name, LAYERS[name].variants[0]) for name in LAYERS]})  # one layer of each
 

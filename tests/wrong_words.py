@@ -327,6 +327,6 @@ MORE_CASES = [
     # no command
     ("--import nowhere.py list", "nowhere.py cannot be imported: There is no file "),
     ("--import", "--import needs a Python file or a module."),
-    ("--jsn", "There is no command named '--jsn'; choose one of: bench, collect, confirm, demo,"),
-    ("''", "There is no command named ''; choose one of: bench, collect, confirm, demo, eval,"),
+    ("--jsn", "There is no command named '--jsn'; choose one of: analyze, bench, collect, confirm,"),
+    ("''", "There is no command named ''; choose one of: analyze, bench, collect, confirm, demo,"),
 ]

@@ -1,4 +1,7 @@
-"""The model in the page answers as PyTorch does: every registered variant, token by token, with every intervention."""
+"""The model in the page answers as PyTorch does, token by token, with every intervention.
+
+The first variant of every layer; with `--thorough` all variants.
+"""
 
 import json
 import shutil
@@ -12,7 +15,7 @@ import torch
 from torch import Tensor
 
 import mapformers as mf
-from helpers import CASES, FIRST_CASES, Case, draw_tokens
+from helpers import CASES, FIRST_CASES, THOROUGH, Case, draw_tokens
 from mapformers.errors import UserError
 from mapformers.explorer.step import OBSERVABLES
 from mapformers.explorer.step_graph import MOST_PARAMETERS, step_graph
@@ -29,7 +32,7 @@ SETTINGS[15]["hidden"] = [2, 5]
 for later in SETTINGS[13:]:
     later["temperature"] = 0.7
 SMALL_HYBRID = Case(None, {"layers": ["tape", ("mapwm", {"rank": 1}), "tape", "mamba"]})
-EACH = [*CASES, SMALL_HYBRID]
+EACH = [*(CASES if THOROUGH else FIRST_CASES), SMALL_HYBRID]
 OBSERVED = [*FIRST_CASES, SMALL_HYBRID]
 TOLERANCE = 1e-5
 

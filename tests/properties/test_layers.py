@@ -22,6 +22,7 @@ from helpers import (
     PACKED,
     PADDED,
     PLAIN,
+    THOROUGH,
     VOCAB,
     Case,
     Layout,
@@ -35,6 +36,8 @@ from mapformers.modules.context import Context
 each = pytest.mark.parametrize("case", CASES, ids=str)
 each_and_hybrid = pytest.mark.parametrize("case", [*CASES, HYBRID, EVERYTHING], ids=str)
 LENGTH = len(MIXED[0])
+OFTEN_COMPILED = ("rope", "mapwm", "mapem", "mamba")  # inductor takes ten seconds and more for each
+COMPILED = [case for case in FIRST_CASES if THOROUGH or case.name in OFTEN_COMPILED]
 CHUNKS = {"single": (1,) * LENGTH, "uneven": (3, 1, 5, 2, 1), "late": (LENGTH - 1, 1), "early": (1, LENGTH - 1)}
 
 
@@ -215,7 +218,7 @@ def test_compiled_once_it_reads_other_lengths(case: Case):
 
 @pytest.mark.skipif(not any(map(shutil.which, ("g++", "gcc", "cc"))), reason="inductor needs a C compiler")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
+@pytest.mark.parametrize("case", COMPILED, ids=str)
 def test_compiled_by_inductor_equals_eager(case: Case):
     with torch._inductor.config.patch(compile_threads=1):
         assert_compiles(case.build(n_layers=1), "inductor", None)

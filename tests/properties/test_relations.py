@@ -45,7 +45,11 @@ def test_mapwm_that_moves_by_one_is_rope(monkeypatch: pytest.MonkeyPatch, rows: 
     mapwm = Case("mapwm", {"rank": 1, "self_key": self_key}).build(seed=1)
     share_weights(rope, mapwm, own={"path"})
     assert (logits_of(mapwm, rows) - logits_of(rope, rows)).abs().max() > 1e-3
-    monkeypatch.setattr(PathIntegrator, "movement", lambda self, x: torch.ones(*x.shape[:2], 2, 1, dtype=x.dtype))
+
+    def one_step(self, x, context=None):
+        return torch.ones(*x.shape[:2], 2, 1, dtype=x.dtype)
+
+    monkeypatch.setattr(PathIntegrator, "movement", one_step)
     with torch.no_grad():
         for path in paths_of(mapwm):
             path.w_out.fill_(1.0)
