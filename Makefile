@@ -26,7 +26,7 @@ demo: $(READY)
 	$(BIN)/mapformers demo $(ARGS)
 
 test: $(READY_DEV)
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 slurm: $(READY_DEV)
 	$(BIN)/python -m pytest tests/recipes/test_cluster.py --slurm $(ARGS)

@@ -38,7 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz", type=float, default=0, metavar="SECONDS", help="how long each test of tests/fuzz looks for new files"
     )
     parser.addoption(
-        "--thorough", action="store_true", help="every layer through inductor, every variant through the page's reader"
+        "--thorough",
+        action="store_true",
+        help="compile every layer and variant, and run every variant in the page's reader",
     )
 
 

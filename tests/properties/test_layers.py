@@ -36,7 +36,7 @@ from mapformers.modules.context import Context
 each = pytest.mark.parametrize("case", CASES, ids=str)
 each_and_hybrid = pytest.mark.parametrize("case", [*CASES, HYBRID, EVERYTHING], ids=str)
 LENGTH = len(MIXED[0])
-OFTEN_COMPILED = ("rope", "mapwm", "mapem", "mamba")  # inductor takes ten seconds and more for each
+OFTEN_COMPILED = ("rope", "mapwm", "mapem", "mamba")  # each takes some ten seconds: the others with --thorough
 COMPILED = [case for case in FIRST_CASES if THOROUGH or case.name in OFTEN_COMPILED]
 CHUNKS = {"single": (1,) * LENGTH, "uneven": (3, 1, 5, 2, 1), "late": (LENGTH - 1, 1), "early": (1, LENGTH - 1)}
 
@@ -194,7 +194,7 @@ def assert_compiles(model: Decoder, backend: str, layout: Layout | None) -> None
         assert_same(compiled, eager)
 
 
-@each
+@pytest.mark.parametrize("case", CASES if THOROUGH else FIRST_CASES, ids=str)
 def test_compiled_equals_eager(case: Case):
     assert_compiles(case.build(n_layers=1), "aot_eager", None)
 
@@ -204,7 +204,7 @@ def test_compiled_equals_eager_with_documents_and_padding(case: Case):
     assert_compiles(case.build(n_layers=1), "aot_eager", Layout(MIXED))
 
 
-@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
+@pytest.mark.parametrize("case", COMPILED, ids=str)
 def test_compiled_once_it_reads_other_lengths(case: Case):
     model = case.build(n_layers=1)
     torch._dynamo.reset()
