@@ -1,11 +1,12 @@
 """Actions are matrices and observations are vectors: what each token does and what it carries (paper, C.1)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
 from mapformers.analysis.finding import Finding, Missing, Outcome, Subject, plain
-from mapformers.analysis.projections import cosines, plane_of, principal_plane
+from mapformers.analysis.projections import Plane, cosines, plane_of, principal_plane
 from mapformers.modules.observables import Observed
 
 MOST_LISTED = 256  # tokens of a vocabulary that are listed one by one; a text has more
@@ -66,10 +67,7 @@ def movements(subject: Subject) -> Outcome:
             f"they hold {planes[1].share:.0%} of the squared lengths."
         )
     data = {
-        "panels": [
-            {"title": when, "points": plane.points.numpy(), "axes": plane.axes}
-            for when, plane in zip(("before training", "after training"), planes)
-        ],
+        "panels": _panels(planes),
         "names": names,
         "actions": subject.actions,
         "cosines": between.numpy(),
@@ -97,10 +95,7 @@ def values(subject: Subject) -> Outcome:
             numbers[when]["observations_over_actions"] = round(means["observations"] / max(means["actions"], 1e-12), 4)
     planes = [principal_plane(vectors) for vectors in stacks]
     data = {
-        "panels": [
-            {"title": when, "points": plane.points.numpy(), "axes": plane.axes}
-            for when, plane in zip(("before training", "after training"), planes)
-        ],
+        "panels": _panels(planes),
         "names": names,
         "actions": subject.actions,
         "norms": [vectors.norm(dim=1).numpy() for vectors in stacks],
@@ -110,6 +105,12 @@ def values(subject: Subject) -> Outcome:
         "because they are what is remembered, and actions lie together near no content."
     )
     return Finding("values", title, reading, numbers, data)
+
+
+def _panels(planes: Sequence[Plane]) -> list[dict[str, Any]]:
+    """What is drawn of the model before and after training."""
+    moments = zip(("before training", "after training"), planes)
+    return [{"title": when, "points": plane.points.numpy(), "axes": plane.axes} for when, plane in moments]
 
 
 def _moved(seen: Observed, layer: int) -> Tensor:
