@@ -77,7 +77,7 @@ def pre_empt(folder) -> None:
 @slurm
 def test_an_array_job_of_four_cells_pre_empted_left_and_watched_again(tmp_path, node):
     """Every cell is run by one job, and the one that was pre-empted goes on where it was saved."""
-    line = [*plug_in(tmp_path, "often", 12000, 10**6)[:-2], "--cluster", "slurm", "--slurm", "cpus_per_task=1"]
+    line = [*plug_in(tmp_path, "often", 6000, 10**6)[:-2], "--cluster", "slurm", "--slurm", "cpus_per_task=1"]
     first = start(line, tmp_path)
     try:
         wait_until(training(tmp_path, 1), 120)
@@ -95,7 +95,7 @@ def test_an_array_job_of_four_cells_pre_empted_left_and_watched_again(tmp_path, 
     code, _, err = finish(line[: line.index("--cluster")], tmp_path)  # the same here would run them twice
     assert code == 2 and "of the runs are in Slurm's queue; watch them with --cluster slurm" in err
 
-    code, table, err = finish(line, tmp_path)
+    code, table, err = finish(line, tmp_path, patience=600)
     assert code == 0 and "MapWM" in table, err
     record = json.loads((tmp_path / "results/often-smoke.json").read_text())
     assert [(run["row"], run["seed"]) for run in record["runs"]] == [(r, s) for r in ("MapWM", "RoPE") for s in (0, 1)]
