@@ -88,7 +88,7 @@ def test_a_run_that_never_gets_there_counts_as_the_slowest():
         ("lengths --scale smoke", ("ratio at 256", "MiB at 256", "mapem", "mambapy")),
         ("memory --scale smoke", ("growth", "mapem")),
         ("tasks --scale smoke", ("sampled tokens/s", "navigation")),
-        ("generation --scale smoke", ("ratio to Llama", "mapwm-nc", "tokens/s")),
+        ("generation --scale smoke", ("ratio to Llama", "its generate", "mapwm-nc", "tokens/s")),
         ("learning --scale smoke --seeds 1", ("sequences", "median", "never")),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) else "",
