@@ -2,7 +2,7 @@
 
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, Splits
-from mapformers.recipes.paper_tables import DENSE, IID, SPARSE, THREE, figures, paper_figures
+from mapformers.recipes.paper_tables import DENSE, IID, SPARSE, THREE, figures, paper_figures, rate
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import BarView, CurveView, TableView
 
@@ -25,14 +25,14 @@ TABLE1 = register_recipe(
         task="selective-copy",
         worlds={WORLD: {}},
         rows=(
-            Row("MapEM-o", "mapem", {"attend": "o"}),
-            Row("MapEM-s", "mapem", {"attend": "s"}),
-            Row("RoPE", "rope"),
-            Row("TAPE", "tape"),
-            Row("CoPE", "cope"),
-            Row("PathAtt", "path"),
-            Row("MapWM", "mapwm"),
-            Row("MapEM-os", "mapem", {"attend": "os"}),
+            Row("MapEM-o", "mapem", {"attend": "o"}, at_cpu=rate(3e-3)),
+            Row("MapEM-s", "mapem", {"attend": "s"}, at_cpu=rate(3e-3)),
+            Row("RoPE", "rope", at_cpu=rate(3e-3)),
+            Row("TAPE", "tape", at_cpu=rate(3e-3)),
+            Row("CoPE", "cope", at_cpu=rate(3e-3)),
+            Row("PathAtt", "path", at_cpu=rate(3e-3)),
+            Row("MapWM", "mapwm", at_cpu=rate(3e-3)),
+            Row("MapEM-os", "mapem", {"attend": "os"}, at_cpu=rate(1e-3)),
         ),
         measures=(Splits(THREE, also=("exact_match", "free_accuracy")), Curve()),
         views=(TableView(), BarView(), CurveView()),
