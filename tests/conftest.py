@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--thorough",
         action="store_true",
-        help="compile every layer and variant, and run every variant in the page's reader",
+        help="compile every layer and variant, run every variant in the page's reader, and all that is marked thorough",
     )
 
 
@@ -52,6 +52,14 @@ def pytest_configure(config: pytest.Config) -> None:
     import helpers  # it lists what is registered
 
     helpers.THOROUGH = config.getoption("--thorough")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Second cases of tests that start processes take long and rarely find what the first does not."""
+    if not config.getoption("--thorough"):
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from rich.console import Console
 from torch import Tensor
@@ -26,6 +27,11 @@ SIZES = {"vocab_size": VOCAB, "d_model": 16, "n_heads": 2, "n_layers": 2}
 
 assert_same = partial(torch.testing.assert_close, rtol=1e-11, atol=1e-11)  # float64
 assert_bitwise = partial(torch.testing.assert_close, rtol=0, atol=0, equal_nan=False)
+
+
+def thorough(*values: Any) -> Any:
+    """A case of a parametrised test that only `--thorough` runs."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
 
 
 @dataclass(frozen=True)

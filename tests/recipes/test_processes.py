@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from helpers import thorough
 from mapformers.launch.local import _fate
 
 DOCUMENT = Path(__file__).parents[2] / "docs/recipes.md"
@@ -100,7 +101,7 @@ def test_the_row_that_the_document_adds_in_python(tmp_path):
     assert [(run["row"], run["world"]) for run in record["runs"]] == [("MapWM-r3", "2D")]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGTERM, thorough(signal.SIGINT)], ids=lambda number: number.name)
 def test_a_signal_lets_every_cell_save_and_ends_them_all(tmp_path, number):
     process = start(plug_in(tmp_path, "long", 10**7, 10**6), tmp_path)
     try:

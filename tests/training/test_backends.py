@@ -20,6 +20,7 @@ import torch
 from accelerate.utils import DynamoBackend
 
 import mapformers as mf
+from helpers import thorough
 from mapformers.cli.main import main
 from mapformers.cli.train import parse_train
 from mapformers.runs.folder import RunFolder
@@ -73,7 +74,7 @@ def test_two_processes_train_the_model_that_one_trains(tmp_path, name):
     assert splits(two).keys() == splits(one).keys()
 
 
-@pytest.mark.parametrize("model", ["mapwm", "mapem"])
+@pytest.mark.parametrize("model", ["mapwm", thorough("mapem")])
 def test_two_processes_are_two_parts_of_one_process_bitwise(tmp_path, model):
     two = run_in_two_processes(tmp_path / "two", model=model, **FREE)
     parts = run(tmp_path / "parts", model=model, accumulate=2, **FREE)
@@ -92,7 +93,7 @@ def test_a_signal_to_one_of_two_processes_stops_both_and_they_resume_bitwise(tmp
     assert_same_run(run_in_two_processes(folder, resume=True, **PAPER), whole)
 
 
-@pytest.mark.parametrize("accumulate", [2, 4])
+@pytest.mark.parametrize("accumulate", [2, thorough(4)])
 def test_a_batch_in_parts_trains_the_same_model(tmp_path, accumulate):
     whole = run(tmp_path / "whole", **FREE)
     parts = run(tmp_path / "parts", accumulate=accumulate, **FREE)
@@ -126,7 +127,7 @@ def assert_same_gradient(one, other):
         torch.testing.assert_close(other[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize("accumulate", [2, 4, 8])
+@pytest.mark.parametrize("accumulate", [4, thorough(2), thorough(8)])
 def test_parts_count_by_the_targets_they_have(tmp_path, fewer_targets, accumulate):
     fewer_targets(torch.sqrt)
     whole, (total,) = first_gradient(tmp_path / "whole")

@@ -10,6 +10,7 @@ import time
 import pytest
 import torch
 
+from helpers import thorough
 from mapformers.tasks.navigation import Navigation
 from runs import (
     assert_same_run,
@@ -27,7 +28,6 @@ from runs import (
 
 WITHIN = 30.0  # seconds, on a machine that is busy
 LONG = {"sequences": 160, "log_every": 5, "checkpoint_every": 5, "eval_every": 40}  # forty steps
-SHARDINGS = ["none", "full"]
 
 
 def assert_goes_on(folder, log, settings):
@@ -42,8 +42,7 @@ def assert_goes_on(folder, log, settings):
     assert not list(folder.glob("checkpoints/.*"))
 
 
-@pytest.mark.parametrize("sharding", SHARDINGS)
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize(("sharding", "victim"), [("none", 0), ("full", 1), thorough("none", 1), thorough("full", 0)])
 def test_if_a_process_is_killed_the_other_ends_and_the_run_goes_on(tmp_path, sharding, victim):
     """Nobody else ends it: there is no `torchrun` above the two."""
     folder, log, settings = tmp_path / "run", tmp_path / "log", LONG | {"sharding": sharding}
@@ -101,7 +100,7 @@ def spoil_the_second_process() -> None:
         Navigation.loss = lambda self, logits, batch: loss(self, logits, batch) * torch.nan
 
 
-@pytest.mark.parametrize("sharding", SHARDINGS)
+@pytest.mark.parametrize("sharding", ["full", thorough("none")])
 def test_a_loss_that_is_no_number_on_one_process_ends_all_before_a_step(tmp_path, sharding):
     log = tmp_path / "log"
     both = start_two(command(out=tmp_path / "run", sharding=sharding), log, prepare=spoil_the_second_process)

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import mapformers as mf
-from helpers import FIRST_CASES, tiny_corpus
+from helpers import FIRST_CASES, thorough, tiny_corpus
 from mapformers.cli.main import main
 from mapformers.training.loop import Trainer
 from mapformers.training.sharding import layers_of, shard
@@ -107,7 +107,7 @@ def test_two_processes_that_each_hold_the_model_have_the_losses_of_one(one, tmp_
     assert_same_curve(run_in_two_processes(tmp_path / "ddp", **NAVIGATION), one)
 
 
-@pytest.mark.parametrize("sharding", ["none", "full"])
+@pytest.mark.parametrize("sharding", ["full", thorough("none")])
 def test_the_same_on_text(tmp_path, sharding):
     settings = text()
     one, two = tmp_path / "one", tmp_path / "two"
