@@ -5,7 +5,8 @@ import json
 import pytest
 
 from mapformers.benchmarks.report import REPORTS
-from mapformers.benchmarks.speed import speed_tables
+from mapformers.benchmarks.speed import ROWS, SIZE, speed_tables
+from mapformers.benchmarks.throughput import SIZES
 from mapformers.cli.main import main
 
 
@@ -28,6 +29,10 @@ def test_ratios_stand_beside_the_papers():
         ["MapWM-NC", "–", "–", "–"],
     ]
     assert table.rows[3][5] == "2,048" and table.notes[-1].startswith("↓ ")
+
+
+def test_its_rows_are_those_that_are_timed():
+    assert {"rope", *SIZES[SIZE].rows} == set(ROWS)
 
 
 def test_it_says_where_this_size_was_not_measured():

@@ -15,6 +15,8 @@ class Size:
     length: int
     vocab_size: int = 21
     repeats: int = 20
+    rows: tuple[str, ...] = ()
+    """Layers that are timed at this size (all unless given)."""
 
     @property
     def title(self) -> str:

@@ -33,7 +33,7 @@ from mapformers.stages import doing
 
 DESCRIPTION = """Measure this machine. Let nothing else run beside it.
 
-  mapformers bench throughput      training speed and memory of every layer as a ratio to rope, and rope to Llama
+  mapformers bench throughput      training speed and memory of layers as a ratio to rope, and of rope to Llama
   mapformers bench lengths         the same at lengths 256, 1024 and 4096
   mapformers bench memory          peak memory of a training step by length, and by batch at the paper's size
   mapformers bench tasks           how fast tasks are sampled, against how fast MapWM learns from them
@@ -52,7 +52,7 @@ class Arguments:
     name: tyro.conf.Positional[Benchmark] = "throughput"
     """Which benchmark."""
     sizes: tuple[Literal["smoke", "navigation", "speed"], ...] = ("navigation", "speed")
-    """throughput: 1 layer of 64 at batch 128 x 256, and the paper's 12 layers of 768 at length 256."""
+    """throughput: every layer, 1 layer of 64 at batch 128 x 256; rows of the paper's table, 12 layers of 768 at 256."""
     repeats: int | None = None
     """throughput: steps of each layer, turn by turn (None: 20, or 5 at the larger size)."""
     seeds: int = 5
