@@ -1,6 +1,6 @@
 // The map inside a model: the path that it integrates beside the true one, and how each token moves on it.
 
-import { drawn, element, fill } from "./dom.js";
+import { drawn, element, fill, isNew } from "./dom.js";
 import { fitLinear, norm, times, twoDirections } from "./linear.js";
 
 /** @typedef {import("./app.js").App} App */
@@ -90,6 +90,7 @@ function drawNoMap(holder, app, layer) {
 /** How every token moves: arrows for actions, dots for what can be found. @param {HTMLElement} holder @param {App} app */
 export function drawCompass(holder, app) {
   const layer = app.layerAbout();
+  if (!isNew(holder, layer, app.shown.model, app.shown.head, [...app.options.still].join())) return;
   const moves = headOf(layer, app.shown.head);
   const plane = planeOf(layer, app.task, app.shown.head);
   if (!moves || !plane) return fill(holder);
