@@ -102,7 +102,9 @@ def hottest(profile: dict[str, Any], rows: int = 25) -> str:
     names = {}
     for node in profile["nodes"]:
         call = node["callFrame"]
-        names[node["id"]] = f"{call['functionName'] or '(no name)'} {call['url'].split('/')[-1][:20]}:{call['lineNumber'] + 1}"
+        names[node["id"]] = (
+            f"{call['functionName'] or '(no name)'} {call['url'].split('/')[-1][:20]}:{call['lineNumber'] + 1}"
+        )
     for node, micros in zip(profile["samples"], profile["timeDeltas"]):
         spent[names[node]] += micros
     return "\n".join(f"  {micros / 1000:8.1f} ms  {name}" for name, micros in spent.most_common(rows))
@@ -117,7 +119,9 @@ def main() -> None:
     torch.set_num_threads(1)
     exhibit = open_runs(asked.runs) if asked.runs else untrained()
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
         for engine, opened in (("server", server_page), ("exported page", exported_page)):
             with opened(exhibit) as url:
                 page = browser.new_page(viewport={"width": 1280, "height": 900})

@@ -24,7 +24,7 @@ DECLARED = re.compile(r"^export (?:async )?(?:function|class|const|let) (\w+)", 
 
 
 def bundle(exhibit: Exhibit, players: Mapping[str, Any] | None = None) -> str:
-    """The text of the page, with the models of an exhibit in it; ``players``: their scores, if they are known already."""
+    """The text of the page, with the models of an exhibit in it; ``players``: their scores, where these are known."""
     from mapformers.explorer.step_graph import step_graph  # torch.export takes a second to load
 
     files = {name: content.decode() for name, content in page_files().items()}

@@ -38,8 +38,8 @@ figure img { max-width: 100%; height: auto; background: #fff; border-radius: 6px
 caption { text-align: left; font-weight: 600; padding: .3rem 0; }
 th, td { text-align: right; padding: .18rem .7rem; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
-.live { display: block; box-sizing: border-box; width: min(84rem, 100vw - 2.4rem); height: 60rem; border: 1px solid var(--line);
-        border-radius: 12px; margin: .6rem 0 .6rem 50%; transform: translateX(-50%); }
+.live { display: block; box-sizing: border-box; width: min(84rem, 100vw - 2.4rem); height: 60rem;
+        border: 1px solid var(--line); border-radius: 12px; margin: .6rem 0 .6rem 50%; transform: translateX(-50%); }
 @media (max-width: 40rem) { .live { height: 85vh; } }
 details { margin: .5rem 0; } summary { cursor: pointer; } code { font-size: .92em; }
 """
@@ -68,7 +68,7 @@ class LiveModel:
         inside = self.page.replace("&", "&amp;").replace("'", "&#39;")
         return (
             f"<h2>{LIVE_TITLE}</h2>\n<p>{LIVE_TEXT}</p>\n"
-            f"<iframe class=\"live\" title=\"{LIVE_TITLE}\" sandbox=\"allow-scripts allow-downloads\" srcdoc='{inside}'></iframe>"
+            f'<iframe class="live" title="{LIVE_TITLE}" sandbox="allow-scripts allow-downloads" srcdoc=\'{inside}\'></iframe>'
         )
 
     def script_policy(self) -> str:
@@ -77,12 +77,15 @@ class LiveModel:
         return f"; {found.group()}" if found else ""
 
 
+NOTHING_LIVE = LiveModel()
+
+
 def run_page(
     title: str,
     facts: Mapping[str, Any],
     tables: Sequence[Table],
     entries: Sequence[Entry],
-    live: LiveModel = LiveModel(),
+    live: LiveModel = NOTHING_LIVE,
 ) -> str:
     """The whole page as text. A live model that would make it too large is left out, and the page says so."""
     page = _page(title, facts, tables, entries, live)

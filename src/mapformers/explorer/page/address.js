@@ -26,11 +26,17 @@ const QUIET = 300; // milliseconds without a change, after which the address is 
 /** @type {number | undefined} */
 let writing;
 
-/** Put the walk into the address of the page, once nothing has changed for a moment. @param {App} app */
+/**
+ * Put the walk into the address of the page, once nothing has changed for a moment; the first time at once, because the
+ * address still holds the secret of the server.
+ * @param {App} app
+ */
 export function remember(app) {
   if (!hasAddress()) return;
+  const write = () => history.replaceState(null, "", addressOf(app));
+  if (writing === undefined) write();
   clearTimeout(writing);
-  writing = setTimeout(() => history.replaceState(null, "", addressOf(app)), QUIET);
+  writing = setTimeout(write, QUIET);
 }
 
 /** A page inside another one, as in a report, has no address of its own. */

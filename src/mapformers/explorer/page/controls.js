@@ -85,7 +85,7 @@ function drawKeyboard(holder, app) {
   if (!isNew(holder, !app.walk.tokens().length)) return;
   const back = element("button", { type: "button", disabled: !app.walk.tokens().length, click: () => app.undo() }, "⌫");
   const clear = element("button", { type: "button", click: () => app.clear() }, "Start over");
-  if (app.task.kind === "text") return fill(holder, textField(app), element("div", { class: "row" }, back, clear));
+  if (app.task.kind === "text") return fill(holder, app.engine.live ? textField(app) : null, element("div", { class: "row" }, back, clear));
   const keys = app.task.tokens.slice(0, 24).map((name, token) => element("button", { type: "button", class: "way key", click: () => app.type(token) }, name));
   fill(holder, element("div", { class: "row ways" }, ...keys, back), element("div", { class: "row" }, app.task.kind === "brackets" ? bracketField(app) : null, clear));
 }

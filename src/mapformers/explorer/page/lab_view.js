@@ -62,7 +62,7 @@ function longWalk(app) {
 /** Walk away at random and come back the same way; then ask each model where it believes to be. @param {App} app @param {number} steps */
 export async function walkAndBack(app, steps) {
   app.busy = true;
-  app.draw(app);
+  app.redraw();
   const { world } = app.walk;
   const away = world.wander(world.start, steps, randomStream(app.seed + steps));
   const walk = new Walk(world);
@@ -88,7 +88,7 @@ export async function walkAndBack(app, steps) {
     app.trouble(error instanceof Error ? error.message : String(error));
   }
   app.busy = false;
-  app.draw(app);
+  app.redraw();
 }
 
 /** @param {App} app @param {number} model @param {any} seen */
