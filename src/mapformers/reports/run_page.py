@@ -68,7 +68,8 @@ class LiveModel:
         inside = self.page.replace("&", "&amp;").replace("'", "&#39;")
         return (
             f"<h2>{LIVE_TITLE}</h2>\n<p>{LIVE_TEXT}</p>\n"
-            f'<iframe class="live" title="{LIVE_TITLE}" sandbox="allow-scripts allow-downloads" srcdoc=\'{inside}\'></iframe>'
+            f'<iframe class="live" title="{LIVE_TITLE}" sandbox="allow-scripts allow-downloads"'
+            f" srcdoc='{inside}'></iframe>"
         )
 
     def script_policy(self) -> str:
