@@ -5,7 +5,8 @@
   python scripts/time_keys.py --profile                             and in which functions the time of the page goes
 
 Drives the page in Debian's chromium by arrow keys, once with PyTorch behind it and once with the models in the page. A
-key is timed from when the browser got it until the page is drawn and laid out again.
+key is timed from when the page got it until all is drawn and laid out again. On a busy machine that is mostly waiting,
+so the processor time of a key is told as well: that of the tab, painting included, and that of the models behind it.
 """
 
 import argparse
@@ -13,14 +14,16 @@ import shutil
 import statistics
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from mapformers.explorer.bundle import bundle
 from mapformers.explorer.exhibit import Exhibit, open_runs
@@ -28,14 +31,13 @@ from mapformers.explorer.server import Explorer, Server
 from mapformers.runs.config import RunConfig
 from mapformers.runs.run import Run
 
-KEYS = 60
+KEYS, WARM = 60, 16
 ROUND = ("ArrowRight", "ArrowRight", "ArrowUp", "ArrowUp", "ArrowLeft", "ArrowLeft", "ArrowDown", "ArrowDown")
-WATCH = """() => {
+PRESS = """async (keys) => {
   explorer.revealsByItself = false;
   const { update, draw } = explorer;
-  globalThis.times = [];
-  let pressed = 0, read = 0;
-  addEventListener("keydown", (event) => (pressed = event.timeStamp), true);
+  const times = [];
+  let pressed = 0, read = 0, done = () => {};
   explorer.draw = (app) => { read = performance.now(); draw(app); };
   explorer.update = async function () {
     await update.call(this);
@@ -43,7 +45,17 @@ WATCH = """() => {
     document.body.offsetHeight;  // lays the page out
     const laid = performance.now();
     times.push({ all: laid - pressed, reading: read - pressed, drawing: drawn - read, layout: laid - drawn });
+    done();
   };
+  for (const key of keys) {
+    await new Promise((resolve) => {
+      done = resolve;
+      pressed = performance.now();
+      document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    });
+    await new Promise((resolve) => setTimeout(resolve, 60));
+  }
+  return times;
 }"""
 
 
@@ -57,8 +69,9 @@ def untrained() -> Exhibit:
 
 
 @contextmanager
-def server_page(exhibit: Exhibit) -> Iterator[str]:
+def server_page(clock: "Clock", exhibit: Exhibit) -> Iterator[str]:
     server = Server(Explorer(exhibit))
+    server.explorer.answers["read"] = clock.watch(server.explorer.read)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -78,15 +91,31 @@ def exported_page(exhibit: Exhibit) -> Iterator[str]:
 
 
 def press_keys(page: Page, keys: int) -> list[dict[str, float]]:
-    """Key after key, each once the one before was answered, as by somebody who looks at the page."""
-    page.evaluate(WATCH)
-    for number in range(keys):
-        page.keyboard.press(ROUND[number % len(ROUND)])
-        while page.evaluate("times.length") <= number:
-            page.wait_for_timeout(5)
-        page.wait_for_timeout(30)
-    times: list[dict[str, float]] = page.evaluate("times")
-    return times[keys // 6 :]  # the first ones compile
+    """Key after key, each a moment after the one before was answered, as by somebody who looks at the page."""
+    times: list[dict[str, float]] = page.evaluate(PRESS, [ROUND[number % len(ROUND)] for number in range(keys)])
+    return times
+
+
+def processor_seconds(browser: Browser) -> float:
+    """What the tabs of the browser have computed so far."""
+    found = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    return sum(process["cpuTime"] for process in found if process["type"] == "renderer")
+
+
+class Clock:
+    """The processor time that a server spends on its answers."""
+
+    seconds = 0.0
+
+    def watch(self, answer: Any) -> Any:
+        def timed(asked: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return answer(asked)
+            finally:
+                self.seconds += time.thread_time() - began
+
+        return timed
 
 
 def told(times: list[dict[str, float]]) -> str:
@@ -118,11 +147,12 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     exhibit = open_runs(asked.runs) if asked.runs else untrained()
+    clock = Clock()
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        for engine, opened in (("server", server_page), ("exported page", exported_page)):
+        for engine, opened in (("server", partial(server_page, clock)), ("exported page", exported_page)):
             with opened(exhibit) as url:
                 page = browser.new_page(viewport={"width": 1280, "height": 900})
                 page.goto(url)
@@ -132,7 +162,13 @@ def main() -> None:
                 if asked.profile:
                     watch.send("Profiler.enable")
                     watch.send("Profiler.start")
-                print(f"{engine}: {told(press_keys(page, asked.keys))}", flush=True)
+                press_keys(page, WARM)  # the first keys compile
+                models, tab = clock.seconds, processor_seconds(browser)
+                times = press_keys(page, asked.keys)
+                models, tab = clock.seconds - models, processor_seconds(browser) - tab
+                print(f"{engine}: {told(times)}", flush=True)
+                spent = (1000 * seconds / asked.keys for seconds in (tab, models))
+                print("  processor time per key: {:.1f} ms in the tab, {:.1f} ms behind it".format(*spent), flush=True)
                 if asked.profile:
                     print(hottest(watch.send("Profiler.stop")["profile"]))
                 page.close()
