@@ -6,7 +6,7 @@
 
 Drives the page in Debian's chromium by arrow keys, once with PyTorch behind it and once with the models in the page. A
 key is timed from when the page got it until all is drawn and laid out again. On a busy machine that is mostly waiting,
-so the processor time of a key is told as well: that of the tab, painting included, and that of the models behind it.
+so the processor time of a key is told as well.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from mapformers.explorer.bundle import bundle
 from mapformers.explorer.exhibit import Exhibit, open_runs
@@ -33,30 +33,32 @@ from mapformers.runs.run import Run
 
 KEYS, WARM = 60, 16
 ROUND = ("ArrowRight", "ArrowRight", "ArrowUp", "ArrowUp", "ArrowLeft", "ArrowLeft", "ArrowDown", "ArrowDown")
-PRESS = """async (keys) => {
+WATCH = """() => {
   explorer.revealsByItself = false;
   const { update, draw } = explorer;
-  const times = [];
-  let pressed = 0, read = 0, done = () => {};
+  let read = 0;
   explorer.draw = (app) => { read = performance.now(); draw(app); };
   explorer.update = async function () {
     await update.call(this);
     const drawn = performance.now();
     document.body.offsetHeight;  // lays the page out
     const laid = performance.now();
-    times.push({ all: laid - pressed, reading: read - pressed, drawing: drawn - read, layout: laid - drawn });
-    done();
+    answered({ all: laid - pressed, reading: read - pressed, drawing: drawn - read, layout: laid - drawn });
   };
+}"""
+PRESS = """async (keys) => {
+  const times = [];
   for (const key of keys) {
-    await new Promise((resolve) => {
-      done = resolve;
-      pressed = performance.now();
+    times.push(await new Promise((resolve) => {
+      globalThis.answered = resolve;
+      globalThis.pressed = performance.now();
       document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-    });
+    }));
     await new Promise((resolve) => setTimeout(resolve, 60));
   }
   return times;
 }"""
+TASKS = ("ScriptDuration", "RecalcStyleDuration", "LayoutDuration")
 
 
 def untrained() -> Exhibit:
@@ -96,10 +98,10 @@ def press_keys(page: Page, keys: int) -> list[dict[str, float]]:
     return times
 
 
-def processor_seconds(browser: Browser) -> float:
-    """What the tabs of the browser have computed so far."""
-    found = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
-    return sum(process["cpuTime"] for process in found if process["type"] == "renderer")
+def processor_seconds(watch: CDPSession) -> list[float]:
+    """What the page has computed so far: scripts, styles, layout."""
+    found = {metric["name"]: metric["value"] for metric in watch.send("Performance.getMetrics")["metrics"]}
+    return [found[task] for task in TASKS]
 
 
 class Clock:
@@ -162,13 +164,15 @@ def main() -> None:
                 if asked.profile:
                     watch.send("Profiler.enable")
                     watch.send("Profiler.start")
+                watch.send("Performance.enable", {"timeDomain": "threadTicks"})
+                page.evaluate(WATCH)
                 press_keys(page, WARM)  # the first keys compile
-                models, tab = clock.seconds, processor_seconds(browser)
-                times = press_keys(page, asked.keys)
-                models, tab = clock.seconds - models, processor_seconds(browser) - tab
-                print(f"{engine}: {told(times)}", flush=True)
-                spent = (1000 * seconds / asked.keys for seconds in (tab, models))
-                print("  processor time per key: {:.1f} ms in the tab, {:.1f} ms behind it".format(*spent), flush=True)
+                before = [*processor_seconds(watch), clock.seconds]
+                print(f"{engine}: {told(press_keys(page, asked.keys))}", flush=True)
+                after = [*processor_seconds(watch), clock.seconds]
+                spent = [1000 * (b - a) / asked.keys for a, b in zip(before, after)]
+                parts = "script {:.1f}, styles {:.1f}, layout {:.1f}, models behind it {:.1f}".format(*spent)
+                print(f"  processor time {sum(spent):.1f} ms per key ({parts})", flush=True)
                 if asked.profile:
                     print(hottest(watch.send("Profiler.stop")["profile"]))
                 page.close()
