@@ -58,7 +58,7 @@ PRESS = """async (keys) => {
   }
   return times;
 }"""
-TASKS = ("ScriptDuration", "RecalcStyleDuration", "LayoutDuration")
+TASKS = ("TaskDuration", "RecalcStyleDuration", "LayoutDuration")
 
 
 def untrained() -> Exhibit:
@@ -99,7 +99,7 @@ def press_keys(page: Page, keys: int) -> list[dict[str, float]]:
 
 
 def processor_seconds(watch: CDPSession) -> list[float]:
-    """What the page has computed so far: scripts, styles, layout."""
+    """What the main thread of the page has computed so far, and how much of that was styles and layout."""
     found = {metric["name"]: metric["value"] for metric in watch.send("Performance.getMetrics")["metrics"]}
     return [found[task] for task in TASKS]
 
@@ -171,8 +171,8 @@ def main() -> None:
                 print(f"{engine}: {told(press_keys(page, asked.keys))}", flush=True)
                 after = [*processor_seconds(watch), clock.seconds]
                 spent = [1000 * (b - a) / asked.keys for a, b in zip(before, after)]
-                parts = "script {:.1f}, styles {:.1f}, layout {:.1f}, models behind it {:.1f}".format(*spent)
-                print(f"  processor time {sum(spent):.1f} ms per key ({parts})", flush=True)
+                page_time = "{:.1f} ms in the page (of them styles {:.1f}, layout {:.1f}), {:.1f} ms behind it"
+                print(f"  processor time per key: {page_time.format(*spent)}", flush=True)
                 if asked.profile:
                     print(hottest(watch.send("Profiler.stop")["profile"]))
                 page.close()
