@@ -14,6 +14,7 @@ import mapformers as mf
 from mapformers.analysis import Finding, Subject, analyse
 from mapformers.analysis.film import film
 from mapformers.analysis.whole import analyses
+from mapformers.cli.analyze import live_model
 from mapformers.cli.main import main
 from mapformers.reports.film import draw_film
 from mapformers.reports.run_figures import DRAWINGS, draw_figure
@@ -119,6 +120,8 @@ def test_a_smoke_run_becomes_a_page_whose_bytes_repeat(tmp_path: Path, capsys: p
     assert page.count("<img") == len(numbers["figures"]) == len(list(out.glob("*.pdf")))
     assert all(sentence in page for sentence in numbers["missing"].values())
     assert "counting" in page  # what a player scores
+    live = live_model(Subject(mf.load(run)), numbers["players"])  # the model itself, exported once more
+    assert live.page and live.section() in page
     first = {path.name: path.read_bytes() for path in out.iterdir()}
     for name in ("continuations.png", "continuations.pdf"):
         (out / name).unlink()
@@ -128,6 +131,11 @@ def test_a_smoke_run_becomes_a_page_whose_bytes_repeat(tmp_path: Path, capsys: p
     draw_figure(again.name, again.data, out)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == first
     assert "report.html" in capsys.readouterr().out
+
+
+def test_a_report_without_the_model_says_why():
+    too_large = Subject(tiny_run("navigation", "rope", {"steps": 12, "grid": 8, "d_model": 512}))
+    assert "million parameters" in live_model(too_large, {}).section()
 
 
 def test_what_cannot_be_analysed_is_refused_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

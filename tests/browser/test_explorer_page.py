@@ -81,9 +81,10 @@ def test_undo_asks_nothing_and_a_wall_is_a_wall(chromium, grid):
 
 def test_the_address_brings_the_walk_back_without_the_secret(chromium, grid):
     with page_at(chromium, grid.url) as page:
+        assert grid.secret not in page.evaluate("location.hash")
         press(page, "ArrowUp ArrowRight")
         page.keyboard.press("Space")
-        until(page, "explorer.walk.revealed")
+        until(page, "e.walk.revealed && location.hash.endsWith(`=${e.walk.steps.map((s) => s.action).join('.')}`)")
         tokens, address = state(page, "e.walk.tokens()"), page.evaluate("location.hash")
         assert grid.secret not in address
     with page_at(chromium, f"{grid.url}&{address[1:]}") as page:

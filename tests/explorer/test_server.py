@@ -128,6 +128,8 @@ def test_a_question_that_is_wrong_is_a_sentence(server):
     )
     assert ask(server, "/read", {"model": 2, "tokens": [0]})[0] == 400
     assert ask(server, "/read", {"model": True, "tokens": [0]})[0] == 400
+    for readings in ("all", [0], [{}] * 17, [{"tokens": [0]}, {"tokens": [999]}]):
+        assert ask(server, "/read", {"readings": readings})[0] == 400
     assert ask(server, "/read", b"{not json")[1] == {"error": "The question is not JSON."}
     assert ask(server, "/read", b"[" * 100_000)[0] == 400
     assert ask(server, "/read", b"\xff\xfe")[0] == 400

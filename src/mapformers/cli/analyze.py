@@ -16,12 +16,14 @@ from mapformers.cli.parse import parse
 from mapformers.cli.tables import player_table, split_table
 from mapformers.cli.threads import use_threads
 from mapformers.config import to_dict
-from mapformers.errors import require
+from mapformers.errors import UserError, require
 from mapformers.evaluation import evaluate_splits, player_scores
+from mapformers.explorer.bundle import bundle
+from mapformers.explorer.exhibit import Exhibit
 from mapformers.files import clear_file_errors, write_atomically, write_json
 from mapformers.reports.film import draw_film
 from mapformers.reports.run_figures import draw_figure
-from mapformers.reports.run_page import LARGEST, Entry, run_page
+from mapformers.reports.run_page import LARGEST, Entry, LiveModel, run_page
 from mapformers.reports.table import Table
 from mapformers.runs.config import ForeignModel
 from mapformers.runs.folder import RunFolder
@@ -36,7 +38,8 @@ DESCRIPTION = """Look inside a trained run: the figures and tables of the paper'
   mapformers analyze runs/dyck-mapwm-seed0 --string "([]())[]" --out figures
   mapformers analyze runs/navigation-mapwm-seed0 --frames      a film of the learning, from `train --snapshots 12`
 
-Writes each figure as PNG and PDF, analysis.json with every number, and report.html, a page that needs no other file.
+Writes each figure as PNG and PDF, analysis.json with every number, and report.html, a page that
+needs no other file, with the model itself in it.
 """
 PLAYER_SEQUENCES = 128
 
@@ -69,10 +72,11 @@ def main(args: Sequence[str]) -> int:
         outcomes = list(analyse(subject, asked.string))
         splits, players = scores(subject)
         frames = film(subject) if asked.frames else None
+        live = live_model(subject, players)
     with clear_file_errors("write to", out):
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "analysis.json", {**about(subject), "splits": splits, "players": players, **as_json(outcomes)})
-        write_page(out, subject, outcomes, split_tables(subject, splits, players))
+        write_page(out, subject, outcomes, split_tables(subject, splits, players), live)
         if isinstance(frames, dict):
             draw_film(frames, out / "film.gif")
     said = Console()
@@ -115,7 +119,19 @@ def split_tables(subject: Subject, splits: Mapping[str, Any], players: Mapping[s
     return tables + [player_table(name, found, PLAYER_SEQUENCES) for name, found in players.items()]
 
 
-def write_page(out: Path, subject: Subject, outcomes: Sequence[Outcome], tables: Sequence[Table]) -> None:
+def live_model(subject: Subject, players: Mapping[str, Any]) -> LiveModel:
+    """The page of `mapformers explore --export`, or the sentence with which that refuses this model."""
+    subject.model.eval()
+    try:
+        with doing("exporting the model"):
+            return LiveModel(bundle(Exhibit((subject.run,)), players))
+    except UserError as refused:
+        return LiveModel(why=str(refused))
+
+
+def write_page(
+    out: Path, subject: Subject, outcomes: Sequence[Outcome], tables: Sequence[Table], live: LiveModel
+) -> None:
     """Every figure as files, and the page that holds them all."""
     entries = []
     with doing("drawing", len(outcomes)) as stage:
@@ -127,7 +143,7 @@ def write_page(out: Path, subject: Subject, outcomes: Sequence[Outcome], tables:
                 entries.append(Entry(outcome.title, outcome.why))
             stage.advance()
     facts = _flat(subject.run.config.to_dict())
-    page = run_page(title_of(subject.run.config), facts, tables, entries).encode()
+    page = run_page(title_of(subject.run.config), facts, tables, entries, live).encode()
     require(len(page) <= LARGEST, f"The page would have {len(page)} bytes, more than the {LARGEST} that it may have.")
     write_atomically(out / "report.html", page)
 

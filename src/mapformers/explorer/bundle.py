@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mapformers.errors import require
-from mapformers.explorer.exhibit import Exhibit
+from mapformers.explorer.exhibit import Exhibit, figures_of
 from mapformers.explorer.server import page_files
 from mapformers.explorer.worlds import draw_world, kind_of
 from mapformers.tasks import Task
@@ -23,13 +23,13 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re
 DECLARED = re.compile(r"^export (?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
 
 
-def bundle(exhibit: Exhibit) -> str:
-    """The text of the page, with the models of an exhibit in it."""
+def bundle(exhibit: Exhibit, players: Mapping[str, Any] | None = None) -> str:
+    """The text of the page, with the models of an exhibit in it; ``players``: their scores, where these are known."""
     from mapformers.explorer.step_graph import step_graph  # torch.export takes a second to load
 
     files = {name: content.decode() for name, content in page_files().items()}
     data = {
-        "about": {**exhibit.about(), "players": exhibit.players()},
+        "about": {**exhibit.about(), "players": exhibit.players() if players is None else figures_of(players)},
         "graphs": [step_graph(model) for model in exhibit.models],
         "worlds": {} if kind_of(exhibit.task) == "grid" else sample_worlds(exhibit.task),
     }

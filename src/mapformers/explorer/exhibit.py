@@ -1,6 +1,6 @@
 """What is put on show: runs with their models, told as plain data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class Exhibit:
         """What rule players score on each split, which takes a few seconds to find out."""
         task = self.task
         scores = player_scores(task, None, PLAYER_SEQUENCES) if task.reference_players else {}
-        return {name: _figures(found) for name, found in scores.items()}
+        return figures_of(scores)
 
 
 def open_runs(folders: Sequence[Path]) -> Exhibit:
@@ -141,6 +141,11 @@ def label_of(model: Decoder) -> str:
 def distinct(labels: list[str]) -> list[str]:
     """Two models of one kind are told apart by a letter."""
     return labels if len(set(labels)) == len(labels) else [f"{label} {'AB'[i]}" for i, label in enumerate(labels)]
+
+
+def figures_of(players: Mapping[str, Any]) -> dict[str, Any]:
+    """The bare figures of what `player_scores` found."""
+    return {name: _figures(found) for name, found in players.items()}
 
 
 def _figures(splits: dict[str, Any]) -> dict[str, dict[str, float | None]]:

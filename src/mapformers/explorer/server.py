@@ -24,6 +24,7 @@ from mapformers.explorer.worlds import draw_world, is_certain, own_graph
 
 HOST = "127.0.0.1"
 MAX_SNAPSHOTS = 64  # that are held in memory
+MAX_READINGS = 16  # in one question
 MAX_BODY = 2**20  # bytes of a request: the JSON of a large graph
 SECRET_HEADER = "X-Explorer-Key"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -70,7 +71,13 @@ class Explorer:
         }
 
     def read(self, asked: dict[str, Any]) -> dict[str, Any]:
-        return self._session(asked).read(Reading.of(asked))
+        """One reading, or several (``readings``), one after another: threads would only wait for each other."""
+        readings = asked.get("readings")
+        if readings is None:
+            return self._session(asked).read(Reading.of(asked))
+        plain = isinstance(readings, list) and all(isinstance(one, dict) for one in readings)
+        require(plain and len(readings) <= MAX_READINGS, f"readings must be a list of at most {MAX_READINGS} readings.")
+        return {"answers": [self._session(one).read(Reading.of(one)) for one in readings]}
 
     def _session(self, asked: dict[str, Any]) -> Session:
         """The model that is asked, as it is now or as it was after a step of its training."""

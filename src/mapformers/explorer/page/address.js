@@ -22,6 +22,28 @@ export function addressOf(app) {
   return `#${said}`;
 }
 
+const QUIET = 300; // milliseconds without a change, after which the address is written: browsers take long to do that
+/** @type {number | undefined} */
+let writing;
+
+/**
+ * Put the walk into the address of the page, once nothing has changed for a moment; the first time at once, because the
+ * address still holds the secret of the server.
+ * @param {App} app
+ */
+export function remember(app) {
+  if (!hasAddress()) return;
+  const write = () => history.replaceState(null, "", addressOf(app));
+  if (writing === undefined) write();
+  clearTimeout(writing);
+  writing = setTimeout(write, QUIET);
+}
+
+/** A page inside another one, as in a report, has no address of its own. */
+export function hasAddress() {
+  return location.protocol !== "about:";
+}
+
 /** Whole numbers that were written with dots. @param {string | null} text @param {number} below */
 export function numbersIn(text, below) {
   if (!text) return [];

@@ -97,8 +97,11 @@ export class App {
   async askLogician() {
     const tokens = this.walk.tokens();
     const asked = tokens.length % 2 ? tokens : tokens.slice(0, -1);
-    this.certain = await this.engine.ask("certain", { tokens: asked });
-    this.draw(this);
+    const { steps } = this.walk;
+    const [walked, certain] = [steps.length, await this.engine.ask("certain", { tokens: asked })];
+    if (this.walk.steps !== steps || steps.length !== walked) return; // one step further by now
+    this.certain = certain;
+    this.redraw();
   }
 
   /** Type one token of a string. @param {number} token */
@@ -152,7 +155,7 @@ export class App {
   /** Look from an earlier token. @param {number} index */
   lookFrom(index) {
     this.cursor = index;
-    this.draw(this);
+    this.redraw();
   }
 
   /** @param {number} index */
@@ -177,7 +180,7 @@ export class App {
   show(shown) {
     this.shown = { ...this.shown, ...shown };
     if (shown.model !== undefined) this.shown.layer = this.shown.head = 0;
-    this.draw(this);
+    this.redraw();
   }
 
   /** The steps of which both models, or the one there is, have snapshots. @returns {number[]} */
@@ -218,6 +221,11 @@ export class App {
     }
     this.draw(this);
     this.milliseconds.push(performance.now() - began);
+  }
+
+  /** Draw again what is known; while a token is still being read, all is drawn once that is done. */
+  redraw() {
+    if (this.seen.every((seen) => seen.logits.length === this.walk.tokens().length)) this.draw(this);
   }
 
   layerAbout() {

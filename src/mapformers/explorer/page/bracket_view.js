@@ -25,7 +25,7 @@ export function drawBrackets(holder, app) {
   const picture = drawn("svg", { viewBox: "0 0 122 100", role: "img", "aria-label": stackSentence(app, tokens, open) });
   if (tallest > trained) {
     picture.append(drawn("rect", { class: "beyond", x: 3, y: level(tallest) - rise, width: 96, height: (tallest - trained) * rise + rise / 2 }));
-    picture.append(drawn("text", { class: "note", x: 4, y: level(tallest) - rise + 4 }, `deeper than it ever saw (${trained})`));
+    picture.append(drawn("text", { class: "note", x: 3, y: level(tallest) - rise - 1.6 }, `deeper than it ever saw (${trained})`));
   }
   let outline = `M${x(first) - 1.4} ${level(first ? heights[first - 1] : 0)}`;
   for (let i = first; i < tokens.length; i++) outline += `L${x(i) + 1.2} ${level(heights[i])}`;

@@ -20,7 +20,7 @@ export function drawClocks(holder, app) {
   const order = angles.map((_, index) => index);
   const speeds = layer.speeds?.slice(from, from + blocks);
   if (speeds) order.sort((a, b) => speeds[b] - speeds[a]);
-  const columns = 8;
+  const columns = blocks > 40 ? 16 : 8;
   const picture = drawn("svg", { viewBox: `-12 -12 ${24 * columns} ${24 * Math.ceil(blocks / columns)}`, role: "img", "aria-label": "The angle of every rotation block" });
   order.forEach((block, rank) => {
     const face = clock(angles[block], then?.[block], rank, blocks, app.shown.model, speeds?.[block]);

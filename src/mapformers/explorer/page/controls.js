@@ -1,6 +1,6 @@
 // Buttons and keys: where to go, what to type, which world, whose map.
 
-import { element, fill, part } from "./dom.js";
+import { element, fill, isNew, part } from "./dom.js";
 
 /** @typedef {import("./app.js").App} App */
 
@@ -56,6 +56,7 @@ function touch(app) {
 
 /** Which world, and a new one. @param {HTMLElement} holder @param {App} app */
 export function drawWorldChoice(holder, app) {
+  if (!isNew(holder, app.split, app.walks)) return;
   const splits = Object.keys(app.task.splits).filter((split) => app.engine.live || app.task.kind === "grid" || split === "iid");
   const choice = /** @type {HTMLSelectElement} */ (element("select", { "aria-label": "Kind of world", change: () => app.enter(choice.value, app.seed) }));
   choice.append(...splits.map((split) => element("option", { value: split, selected: split === app.split }, SPLIT_WORDS[/** @type {keyof typeof SPLIT_WORDS} */ (split)] ?? split)));
@@ -67,6 +68,7 @@ export function drawWorldChoice(holder, app) {
 export function drawControls(holder, app) {
   if (!app.walks) return drawKeyboard(holder, app);
   const possible = app.isAtEnd() || !app.walk.revealed ? app.walk.possible() : [];
+  if (!isNew(holder, possible.join(), app.walk.revealed, !app.walk.steps.length)) return;
   const back = element("button", { type: "button", disabled: !app.walk.steps.length, click: () => app.undo() }, "Undo");
   const reveal = element("button", { type: "button", class: "main", disabled: app.walk.revealed, click: () => app.reveal() }, "Reveal");
   const clear = element("button", { type: "button", click: () => app.clear() }, "Start over");
@@ -80,9 +82,10 @@ export function drawControls(holder, app) {
 
 /** @param {HTMLElement} holder @param {App} app */
 function drawKeyboard(holder, app) {
+  if (!isNew(holder, !app.walk.tokens().length)) return;
   const back = element("button", { type: "button", disabled: !app.walk.tokens().length, click: () => app.undo() }, "⌫");
   const clear = element("button", { type: "button", click: () => app.clear() }, "Start over");
-  if (app.task.kind === "text") return fill(holder, textField(app), element("div", { class: "row" }, back, clear));
+  if (app.task.kind === "text") return fill(holder, app.engine.live ? textField(app) : null, element("div", { class: "row" }, back, clear));
   const keys = app.task.tokens.slice(0, 24).map((name, token) => element("button", { type: "button", class: "way key", click: () => app.type(token) }, name));
   fill(holder, element("div", { class: "row ways" }, ...keys, back), element("div", { class: "row" }, app.task.kind === "brackets" ? bracketField(app) : null, clear));
 }
@@ -111,6 +114,7 @@ function textField(app) {
 
 /** Whose map is shown: model, layer and head. @param {HTMLElement} holder @param {App} app */
 export function drawMapChoice(holder, app) {
+  if (!isNew(holder, app.shown)) return;
   const models = app.about.models.map((model, index) => element("button", { type: "button", class: `tab model-${index} ${index === app.shown.model ? "on" : ""}`, "aria-pressed": index === app.shown.model, click: () => app.show({ model: index }) }, model.label));
   const about = app.about.models[app.shown.model];
   const pick = (/** @type {string} */ name, /** @type {number} */ count, /** @type {number} */ now, /** @type {(value: number) => void} */ choose) => {

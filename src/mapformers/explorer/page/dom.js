@@ -65,6 +65,21 @@ export function fill(parent, ...children) {
   parent.replaceChildren(...children.filter((child) => child != null).map((child) => (child instanceof Node ? child : String(child))));
 }
 
+/** @type {WeakMap<Element, unknown[]>} */
+const depended = new WeakMap();
+
+/**
+ * Whether anything that a part depends on has changed since it was drawn; if not, it need not be drawn again. A part
+ * that stays keeps the focus and what was typed into it.
+ * @param {Element} holder
+ * @param {...unknown} depends numbers, strings, or objects that are replaced when they change
+ */
+export function isNew(holder, ...depends) {
+  const before = depended.get(holder);
+  depended.set(holder, depends);
+  return !before || before.length !== depends.length || before.some((value, index) => !Object.is(value, depends[index]));
+}
+
 /** @param {number} share */
 export function percent(share) {
   return share > 0 && share < 0.005 ? "<1%" : `${Math.round(100 * share)}%`;

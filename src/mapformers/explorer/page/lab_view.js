@@ -1,6 +1,6 @@
 // Interventions, and the long walk and back: how far from home does the model believe to be when it is at home?
 
-import { counted, element, fill, part, percent } from "./dom.js";
+import { counted, element, fill, isNew, part, percent } from "./dom.js";
 import { argmax } from "./engine.js";
 import { coordinateOf, planeOf } from "./map_view.js";
 import { times } from "./linear.js";
@@ -9,8 +9,18 @@ import { Walk } from "./walk.js";
 
 /** @typedef {import("./app.js").App} App */
 
-/** @param {HTMLElement} holder @param {App} app */
+/** Sliders stay where they are while one drags them; only what is said beside them changes. @param {HTMLElement} holder @param {App} app */
 export function drawLab(holder, app) {
+  const { still, hidden } = app.options;
+  if (isNew(holder, [...still].join(), [...hidden].join(), app.revealsByItself, app.busy, app.journey, app.task)) fillLab(holder, app);
+  fill(part("heat-says"), `Attention temperature ${app.options.temperature}`);
+  const steps = app.moments();
+  const says = document.getElementById("moment-says");
+  if (says) fill(says, `How it learned: after step ${steps[app.moment < 0 ? steps.length - 1 : app.moment].toLocaleString("en")} of training`);
+}
+
+/** @param {HTMLElement} holder @param {App} app */
+function fillLab(holder, app) {
   const heat = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: -1, max: 1, step: 0.05, value: Math.log10(app.options.temperature), "aria-label": "Temperature of attention", change: () => app.setTemperature(Number((10 ** Number(heat.value)).toFixed(3))) }));
   const stopped = [...app.options.still].map((token) => chipFor(app.task.tokens[token], "stands still", () => app.toggleStill(token)));
   const hidden = [...app.options.hidden].map((index) => chipFor(`token ${index + 1}`, "is hidden", () => app.toggleHidden(index)));
@@ -19,7 +29,7 @@ export function drawLab(holder, app) {
     holder,
     element("p", { class: "caption" }, "Click an arrow of the compass: that action stands still on the map, and the model gets lost. Click a token to hide it from later ones."),
     stopped.length || hidden.length ? element("div", { class: "row" }, ...stopped, ...hidden) : null,
-    element("label", { class: "slide" }, `Attention temperature ${app.options.temperature}`, heat),
+    element("label", { class: "slide" }, element("span", { id: "heat-says" }), heat),
     trainingSlider(app),
     app.walks ? element("label", { class: "check" }, waits, " I reveal places myself (Space)") : null,
     app.task.kind === "grid" ? longWalk(app) : null,
@@ -32,7 +42,7 @@ function trainingSlider(app) {
   if (steps.length < 2 || !app.engine.live) return null;
   const at = app.moment < 0 ? steps.length - 1 : app.moment;
   const slider = /** @type {HTMLInputElement} */ (element("input", { type: "range", id: "moment", min: 0, max: steps.length - 1, step: 1, value: at, "aria-label": "Step of training", input: () => app.goTo(Number(slider.value)) }));
-  return element("label", { class: "slide" }, `How it learned: after step ${steps[at].toLocaleString("en")} of training`, slider);
+  return element("label", { class: "slide" }, element("span", { id: "moment-says" }), slider);
 }
 
 /** @param {string} name @param {string} what @param {() => void} undo */
@@ -52,7 +62,7 @@ function longWalk(app) {
 /** Walk away at random and come back the same way; then ask each model where it believes to be. @param {App} app @param {number} steps */
 export async function walkAndBack(app, steps) {
   app.busy = true;
-  app.draw(app);
+  app.redraw();
   const { world } = app.walk;
   const away = world.wander(world.start, steps, randomStream(app.seed + steps));
   const walk = new Walk(world);
@@ -78,7 +88,7 @@ export async function walkAndBack(app, steps) {
     app.trouble(error instanceof Error ? error.message : String(error));
   }
   app.busy = false;
-  app.draw(app);
+  app.redraw();
 }
 
 /** @param {App} app @param {number} model @param {any} seen */

@@ -1,11 +1,11 @@
 // The page begins here: find the models, enter a world, and draw everything whenever anything changes.
 
-import { addressOf, readAddress, restore } from "./address.js";
+import { addressOf, hasAddress, readAddress, remember, restore } from "./address.js";
 import { App } from "./app.js";
 import { drawBrackets, drawBracketScores, drawValid } from "./bracket_view.js";
 import { drawClocks } from "./clock_view.js";
 import { drawControls, drawMapChoice, drawWorldChoice, listen } from "./controls.js";
-import { element, fill, part } from "./dom.js";
+import { element, fill, isNew, part } from "./dom.js";
 import { openGraphs } from "./graph_engine.js";
 import { drawGridView } from "./grid_view.js";
 import { drawGuess, drawScores } from "./guess_view.js";
@@ -57,18 +57,19 @@ function drawAll(app) {
   part("clock-panel").hidden = !drawClocks(part("clocks"), app);
   drawLab(part("lab"), app);
   drawCaptions(app);
-  history.replaceState(null, "", addressOf(app));
+  remember(app);
 }
 
 /** @param {App} app */
 function drawCaptions(app) {
   const { kind } = app.task;
+  const has = app.layerAbout().movements;
+  if (!isNew(part("map-caption"), app.shown.model, app.shown.layer, has)) return;
   fill(part("world-title"), kind === "brackets" ? "The brackets" : kind === "family" ? "The family" : app.walks ? "The world" : "Token by token");
   const models = app.about.models.map((model, index) => element("span", { class: `legend model-${index}` }, element("i", { class: "dot" }), model.label));
   const seen = { grid: "Rings: where each model looks.", brackets: "Arcs: where each model looks. Dashed: the last open bracket.", family: "Circles are women, squares men. Rings: where each model looks.", graph: "Click a neighbour to go there; drop a world of your own. Rings: where each model looks." };
   fill(part("world-caption"), ...models, " ", seen[/** @type {keyof typeof seen} */ (kind)] ?? "");
   const label = app.about.models[app.shown.model].label;
-  const has = app.layerAbout().movements;
   fill(part("map-caption"), !has ? "" : kind === "grid" ? "Thick: where you are. Thin: where it believes to be." : `The path of ${label}, step by step.`);
   fill(part("strip-caption"), app.about.models.length > 1 ? "Bars above and below: attention of the two models. Click a token to look from there." : "Bars: attention. Click a token to look from there.");
   fill(part("clock-caption"), `${label} keeps its place as angles: fast clocks first, slow ones last. The faint hand is the token that it looks at most.`);
@@ -92,6 +93,7 @@ function lightUp(app) {
 function tools(app) {
   const tour = new Tour(app);
   part("start-tour").addEventListener("click", () => tour.start());
+  part("share").hidden = !hasAddress();
   part("share").addEventListener("click", async () => {
     await navigator.clipboard?.writeText(location.href.split("#")[0] + addressOf(app)).catch(() => undefined);
     app.say("The address of this walk is copied.");

@@ -1,6 +1,6 @@
 // The map inside a model: the path that it integrates beside the true one, and how each token moves on it.
 
-import { drawn, element, fill } from "./dom.js";
+import { drawn, element, fill, isNew } from "./dom.js";
 import { fitLinear, norm, times, twoDirections } from "./linear.js";
 
 /** @typedef {import("./app.js").App} App */
@@ -90,26 +90,31 @@ function drawNoMap(holder, app, layer) {
 /** How every token moves: arrows for actions, dots for what can be found. @param {HTMLElement} holder @param {App} app */
 export function drawCompass(holder, app) {
   const layer = app.layerAbout();
+  if (!isNew(holder, layer, app.shown.model, app.shown.head, [...app.options.still].join())) return;
   const moves = headOf(layer, app.shown.head);
   const plane = planeOf(layer, app.task, app.shown.head);
   if (!moves || !plane) return fill(holder);
   const ends = moves.map((move) => times(plane, move));
   const reach = Math.max(...ends.map(norm), 1e-9);
   const scale = 38 / reach;
-  const picture = drawn("svg", { viewBox: "-56 -50 112 100", role: "img", "aria-label": "How each token moves the model on its map" });
-  picture.append(drawn("circle", { class: "horizon", cx: 0, cy: 0, r: 38 }), drawn("circle", { class: "horizon", cx: 0, cy: 0, r: 19 }));
   const text = app.task.kind === "text" || app.task.kind === "tokens";
+  const names = text ? new Map() : compassNames(app.task, ends.map(([x, y]) => [x * scale, -y * scale]));
+  const words = [...names.values()].some(({ anchor }) => anchor !== "middle");
+  holder.classList.toggle("words", words);
+  const wide = words ? 134 : 56;
+  const picture = drawn("svg", { viewBox: `${-wide} -50 ${2 * wide} 100`, role: "img", "aria-label": "How each token moves the model on its map" });
+  picture.append(drawn("circle", { class: "horizon", cx: 0, cy: 0, r: 38 }), drawn("circle", { class: "horizon", cx: 0, cy: 0, r: 19 }));
   ends.forEach(([x, y], token) => {
-    const acts = app.task.actions.includes(token);
     const [px, py] = [x * scale, -y * scale];
     const stopped = app.options.still.has(token);
-    if (!acts) picture.append(drawn("circle", { class: `rest ${stopped ? "stopped" : ""}`, cx: px, cy: py, r: 1.6, "data-kind": token }, drawn("title", {}, app.task.tokens[token])));
+    if (!app.task.actions.includes(token)) picture.append(drawn("circle", { class: `rest ${stopped ? "stopped" : ""}`, cx: px, cy: py, r: 1.6, "data-kind": token }, drawn("title", {}, app.task.tokens[token])));
     else {
       const group = drawn("g", { class: `arrow model-${app.shown.model} ${stopped ? "stopped" : ""}`, "data-kind": token, click: () => app.toggleStill(token) });
       group.append(drawn("line", { class: "hit", x1: px * 0.3, y1: py * 0.3, x2: px * 1.3, y2: py * 1.3 }));
       group.append(drawn("line", { x1: 0, y1: 0, x2: px, y2: py }), drawn("path", { d: arrowHead(px, py) }));
-      const far = 1 + 8 / Math.max(Math.hypot(px, py), 8);
-      group.append(drawn("text", { x: px * far, y: py * far }, text ? "" : shortName(app.task.tokens[token])));
+      const name = names.get(token);
+      if (name && name.anchor !== "middle") group.append(drawn("line", { class: "leader", x1: px, y1: py, x2: name.x + (name.anchor === "start" ? -2 : 2), y2: name.y }));
+      if (name) group.append(drawn("text", { x: name.x, y: name.y, "text-anchor": name.anchor }, shortName(app.task.tokens[token])));
       group.append(drawn("title", {}, `${app.task.tokens[token]}: click to make it stand still`));
       picture.append(group);
     }
@@ -119,9 +124,34 @@ export function drawCompass(holder, app) {
   fill(holder, picture, element("p", { class: "caption" }, element("b", {}, "How each token moves it. "), what));
 }
 
+/**
+ * Where the names of actions stand: signs right behind their arrows, words in two columns beside them, so that none lies on
+ * another.
+ * @param {any} task @param {number[][]} ends @returns {Map<number, {x: number, y: number, anchor: string}>}
+ */
+function compassNames(task, ends) {
+  const actions = /** @type {number[]} */ (task.actions);
+  if (actions.every((token) => task.tokens[token].length <= 2)) {
+    return new Map(actions.map((token) => {
+      const [x, y] = ends[token];
+      const far = 1 + 8 / Math.max(Math.hypot(x, y), 8);
+      return [token, { x: x * far, y: y * far, anchor: "middle" }];
+    }));
+  }
+  const names = new Map();
+  const leftToRight = [...actions].sort((a, b) => ends[a][0] - ends[b][0]);
+  const half = Math.ceil(actions.length / 2);
+  for (const [column, anchor, x] of /** @type {[number[], string, number][]} */ ([[leftToRight.slice(0, half), "end", -50], [leftToRight.slice(half), "start", 50]])) {
+    column.sort((a, b) => ends[a][1] - ends[b][1]);
+    const gap = Math.min(16, 90 / column.length);
+    column.forEach((token, row) => names.set(token, { x, y: (row - (column.length - 1) / 2) * gap, anchor }));
+  }
+  return names;
+}
+
 /** @param {string} name */
 function shortName(name) {
-  return name.length > 8 ? `${name.slice(0, 7)}…` : name;
+  return name.length > 15 ? `${name.slice(0, 14)}…` : name;
 }
 
 /** @param {number} x @param {number} y */

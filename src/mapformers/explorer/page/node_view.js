@@ -35,6 +35,10 @@ export function drawNodes(holder, app) {
     picture.append(drawn("line", { class: "way-line", x1: layout[here].x, y1: layout[here].y, x2: layout[to].x, y2: layout[to].y, "stroke-width": 0.8 * unit }));
   }
   for (const place of visible) picture.append(nodeAt(app, layout[place], place, known, here, size, ways));
+  if (task.kind === "graph" && size > 1.4 * unit) {
+    const near = ways.map((/** @type {number} */ action) => world.follow(here, action));
+    picture.append(...placeNames(world, layout, [...new Set([here, ...near, ...known.keys(), ...visible])], size));
+  }
   for (let model = 0; model < app.about.models.length; model++) {
     for (const [key, { place, weight }] of app.attentionByPlace(model)) {
       if (weight < 0.03 || !shown.has(place)) continue;
@@ -66,8 +70,22 @@ function nodeAt(app, at, place, known, here, size, ways) {
   group.append(drawn("text", { x: at.x, y: at.y + size * 0.08, "font-size": size * (name.length > 2 ? 2 / Math.max(name.length, 3) : 1) * 1.15 }, name));
   const title = task.kind === "family" ? `person ${place}` : walk.world.names[place];
   group.append(drawn("title", {}, title));
-  if (task.kind === "graph" && size > 1.4) group.append(drawn("text", { class: "place-name", x: at.x, y: at.y + size * 1.9, "font-size": size * 0.7 }, title));
   return group;
+}
+
+/** Names under places, the first ones first; a name that would lie on another one is left to its tooltip. @param {any} world @param {Layout} layout @param {number[]} places @param {number} size */
+function placeNames(world, layout, places, size) {
+  const font = size * 0.78;
+  /** @type {{x: number, y: number, wide: number}[]} */
+  const written = [];
+  const names = [];
+  for (const place of places) {
+    const name = { x: layout[place].x, y: layout[place].y + size * 1.75, wide: 0.56 * font * world.names[place].length };
+    if (written.some((other) => Math.abs(other.x - name.x) < (other.wide + name.wide) / 2 && Math.abs(other.y - name.y) < 1.1 * font)) continue;
+    written.push(name);
+    names.push(drawn("text", { class: "place-name", x: name.x, y: name.y, "font-size": font }, world.names[place]));
+  }
+  return names;
 }
 
 /** @param {any} world @param {Layout} layout @param {Set<number>} shown @param {number} unit */
@@ -192,6 +210,26 @@ export function springLayout(world) {
       at.x += (push[i].x / force) * Math.min(force, cool);
       at.y += (push[i].y / force) * Math.min(force, cool);
     });
+  }
+  const { w, h } = boxOf(layout);
+  return count > 300 ? layout : movedApart(layout, 0.075 * Math.max(w, h)); // places are drawn that wide
+}
+
+/** Push places apart until no two of them are nearer than a distance, or nearly so. @param {Layout} layout @param {number} least */
+function movedApart(layout, least) {
+  for (let round = 0; round < 60; round++) {
+    for (const [i, one] of layout.entries()) {
+      for (const other of layout.slice(0, i)) {
+        const [dx, dy] = [one.x - other.x, one.y - other.y];
+        const far = Math.hypot(dx, dy) || 1e-6;
+        if (far >= least) continue;
+        const [x, y] = [(dx / far) * (least - far) * 0.5, (dy / far) * (least - far) * 0.5];
+        one.x += x;
+        one.y += y;
+        other.x -= x;
+        other.y -= y;
+      }
+    }
   }
   return layout;
 }

@@ -14,6 +14,8 @@ export class ServerEngine {
     this.about = null;
     /** @type {{read: string[], seen: Seen}[]} */
     this.known = [];
+    /** @type {{asked: any, resolve: (answer: any) => void, reject: (error: Error) => void}[]} */
+    this.waiting = [];
   }
 
   async open() {
@@ -25,16 +27,33 @@ export class ServerEngine {
   /** @param {number} model @param {number[]} tokens @param {Options} [options] @returns {Promise<Seen>} */
   async read(model, tokens, options = {}) {
     if (!tokens.length) return { logits: [], layers: [] };
-    if (options.attention === false) return this.ask("read", { model, tokens, ...options, progress: undefined });
+    if (options.attention === false) return this.readSoon({ model, tokens, ...options, progress: undefined });
     const wanted = signature(tokens, options);
     const known = this.known[model];
     const same = commonLength(known.read, wanted);
     if (same === wanted.length) return firstOf(known.seen, same);
-    const more = await this.ask("read", { model, tokens, from: same, ...options });
+    const more = await this.readSoon({ model, tokens, from: same, ...options });
     more.logits = more.logits.map((/** @type {any} */ row) => (row.tokens ? whole(row, this.about.models[model].vocab) : row));
     const seen = followedBy(firstOf(known.seen, same), more);
     this.known[model] = { read: wanted, seen };
     return seen;
+  }
+
+  /** Readings that are asked for at the same moment go in one question: two at once would be in each other's way. @param {any} asked @returns {Promise<any>} */
+  readSoon(asked) {
+    if (!this.waiting.length) queueMicrotask(() => this.readNow());
+    return new Promise((resolve, reject) => this.waiting.push({ asked, resolve, reject }));
+  }
+
+  async readNow() {
+    const waiting = this.waiting;
+    this.waiting = [];
+    try {
+      const { answers } = await this.ask("read", { readings: waiting.map(({ asked }) => asked) });
+      waiting.forEach(({ resolve }, index) => resolve(answers[index]));
+    } catch (error) {
+      waiting.forEach(({ reject }) => reject(/** @type {Error} */ (error)));
+    }
   }
 
   /** @param {string} split @param {number} seed */

@@ -1,6 +1,6 @@
 // The tokens as the model reads them, with the attention that each of them gets from the one that is looked at.
 
-import { element, fill, percent } from "./dom.js";
+import { element, fill, isNew, percent } from "./dom.js";
 import { kindClass, nameOf } from "./grid_view.js";
 import { norm } from "./linear.js";
 
@@ -8,29 +8,61 @@ import { norm } from "./linear.js";
 
 const SHOWN = 96; // tokens at most: enough to scroll in
 
+/** @typedef {{whole: HTMLElement, chip: HTMLElement, face: HTMLElement, bars: HTMLElement[]}} Column */
+/** @type {WeakMap<HTMLElement, Column[]>} columns are made once, and dressed anew for every token: that is fast */
+const made = new WeakMap();
+
 /** @param {HTMLElement} holder @param {App} app */
 export function drawStrip(holder, app) {
   const tokens = app.walk.tokens();
   const first = Math.max(0, Math.min(tokens.length - SHOWN, app.cursor - SHOWN + 8));
+  const count = Math.min(tokens.length - first, SHOWN);
+  const columns = made.get(holder) ?? [];
+  made.set(holder, columns);
+  while (columns.length < count) columns.push(newColumn(app));
   const rows = app.about.models.map((_, model) => app.attentionRow(model));
-  const chips = [];
-  if (first > 0) chips.push(element("span", { class: "more" }, `… ${first} before`));
-  for (let index = first; index < Math.min(tokens.length, first + SHOWN); index++) {
-    const token = tokens[index];
-    const acts = app.task.kind !== "brackets" && app.task.actions.includes(token);
-    const name = `token ${index + 1}: ${app.task.tokens[token]}`;
-    const chip = element("button", {
-      type: "button",
-      class: `chip ${acts ? "act" : kindClass(token, app.task)} ${index === app.cursor ? "now" : ""} ${index > app.cursor ? "later" : ""} ${app.options.hidden.has(index) ? "hidden-key" : ""} ${app.options.still.has(token) ? "stopped" : ""}`,
-      "data-token": index, "data-key": app.keyAt(index) ?? undefined, "aria-label": name, "aria-pressed": index === app.cursor, title: name,
-      click: () => app.lookFrom(index),
-    }, element("span", { class: "face" }, app.task.tokens[token]));
-    const column = element("span", { class: "column" }, bar(rows[0], index, 0, app), chip, rows.length > 1 ? bar(rows[1], index, 1, app) : null);
-    chips.push(column);
-  }
-  if (!tokens.length) chips.push(element("span", { class: "more" }, "Nothing yet."));
-  fill(holder, ...chips);
+  for (let at = 0; at < count; at++) dressColumn(columns[at], first + at, tokens[first + at], rows, app);
+  const before = first > 0 ? `… ${first} before` : tokens.length ? "" : "Nothing yet.";
+  if (isNew(holder, count, before)) fill(holder, before ? element("span", { class: "more" }, before) : null, ...columns.slice(0, count).map((column) => column.whole));
   requestAnimationFrame(() => bringIntoView(holder));
+}
+
+/** @param {App} app @returns {Column} */
+function newColumn(app) {
+  const face = element("span", { class: "face" });
+  const chip = element("button", { type: "button", click: () => app.lookFrom(Number(chip.dataset.token)) }, face);
+  const bars = app.about.models.map((_, model) => element("i", { class: `model-${model}` }));
+  const [above, below] = bars.map((bar, model) => element("span", { class: `meter ${model ? "below" : "above"}` }, bar));
+  return { whole: element("span", { class: "column" }, above, chip, below), chip, face, bars };
+}
+
+/** @param {Column} column @param {number} index @param {number} token @param {(number[] | null)[]} rows @param {App} app */
+function dressColumn({ chip, face, bars }, index, token, rows, app) {
+  const weights = rows.map((row) => (row && index <= app.cursor ? (row[index] ?? 0) : 0));
+  bars.forEach((bar, model) => {
+    const height = `${Math.round(weights[model] * 100)}%`;
+    if (bar.style.height === height) return;
+    bar.style.height = height;
+    set(/** @type {Element} */ (bar.parentElement), "title", weights[model] ? `attention ${percent(weights[model])}` : "");
+  });
+  const acts = app.task.kind !== "brackets" && app.task.actions.includes(token);
+  const states = { now: index === app.cursor, later: index > app.cursor, "hidden-key": app.options.hidden.has(index), stopped: app.options.still.has(token) };
+  set(chip, "class", ["chip", acts ? "act" : kindClass(token, app.task), ...Object.entries(states).filter(([, is]) => is).map(([name]) => name)].join(" "));
+  const said = `token ${index + 1}: ${app.task.tokens[token]}`;
+  set(chip, "data-token", String(index));
+  set(chip, "data-key", app.keyAt(index));
+  set(chip, "aria-pressed", String(states.now));
+  if (!set(chip, "title", said)) return;
+  set(chip, "aria-label", said);
+  fill(face, app.task.tokens[token]);
+}
+
+/** Set an attribute if it is another one; whether it was. @param {Element} dressed @param {string} name @param {string | null} value */
+function set(dressed, name, value) {
+  if (dressed.getAttribute(name) === value) return false;
+  if (value === null) dressed.removeAttribute(name);
+  else dressed.setAttribute(name, value);
+  return true;
 }
 
 /** Scroll the row so far that the token which is looked at can be seen. @param {HTMLElement} holder */
@@ -39,14 +71,6 @@ function bringIntoView(holder) {
   if (!current) return;
   const left = current.offsetLeft - holder.offsetLeft;
   if (left < holder.scrollLeft || left > holder.scrollLeft + holder.clientWidth - 60) holder.scrollLeft = left - holder.clientWidth + 90;
-}
-
-/** @param {number[] | null} row @param {number} index @param {number} model @param {App} app */
-function bar(row, index, model, app) {
-  const weight = row && index <= app.cursor ? (row[index] ?? 0) : 0;
-  const filled = element("i", { class: `model-${model}` });
-  filled.style.height = `${Math.round(weight * 100)}%`;
-  return element("span", { class: `meter ${model ? "below" : "above"}`, title: weight ? `attention ${percent(weight)}` : "" }, filled);
 }
 
 /** What is known of the token that is looked at. @param {HTMLElement} holder @param {App} app */
