@@ -35,7 +35,7 @@ DESCRIPTION = """Measure a trained run, or a model of your own, on a task's spli
 
 @dataclass(frozen=True)
 class Arguments:
-    run_dir: tyro.conf.Positional[Path | None] = None
+    run_dir: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN")] = None
     """The folder that `mapformers train` wrote."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODULE:FUNCTION")] = None
     """A model of your own: a function that returns a module from tokens to logits. The module is imported."""
@@ -52,7 +52,7 @@ class Arguments:
     n_sequences: int = 512
     """Sequences per split."""
     seed: int = 0
-    """Which sequences; 0 are those of result.json."""
+    """Seed of the sequences; 0 gives those of result.json."""
     threads: int | None = None
     """Threads to compute on (one per core unless given); fewer are faster where the cores are busy."""
     json: bool = False

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -30,7 +30,7 @@ DESCRIPTION = """Print a table of the paper beside what was measured.
   mapformers report table2 --format latex      md, latex (booktabs), csv, html
   mapformers report table2 --json              every figure as a number
   mapformers report speed         the paper's table of speed beside `mapformers bench throughput`
-  mapformers report --write       refresh README.md, docs/results.md and docs/results/ of the checkout one is in
+  mapformers report --write       refresh README.md, docs/results.md and docs/results/ of the checkout that you are in
 """
 INTRODUCTION = """Figures in brackets are the paper's; ours are means ± standard deviations over seeds.
 All choices are made on the iid split; OOD splits are only reported. Each table has a page of its own with what
@@ -39,7 +39,7 @@ rule-based players score, every seed, curves, settings and commands."""
 
 @dataclass(frozen=True)
 class Arguments:
-    recipe: tyro.conf.Positional[str | None] = None
+    recipe: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="RECIPE")] = None
     """A name from `mapformers list recipes`, or a benchmark (all recipes that have results unless given)."""
     scale: Scale = "cpu"
     """Which results."""
@@ -48,7 +48,7 @@ class Arguments:
     results: Path = Path("results")
     """Where RECIPE.json is kept."""
     write: bool = False
-    """Also refresh README.md, docs/results.md and docs/results/ of the checkout one is in."""
+    """Also refresh README.md, docs/results.md and docs/results/ of the checkout that you are in."""
     demo: Path | None = None
     """With --write: a demo folder whose figures and picture become those of the README."""
     json: bool = False

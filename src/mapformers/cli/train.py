@@ -39,7 +39,7 @@ Name a task and a model, then --help, to see the settings of both.
 
 @dataclass(frozen=True)
 class Choice:
-    """What to train, how much, and where to."""
+    """What to train, for how long, and where the run is written."""
 
     task: str | None = None
     """A name from `mapformers list tasks`."""
@@ -50,18 +50,17 @@ class Choice:
     scale: Scale = "cpu"
     """smoke: seconds, to see that it runs; cpu: minutes on a laptop; paper: the paper's own budget."""
     seed: int = 0
-    """Of the initialisation and of all data."""
+    """Seed of the initialisation and of all data."""
     out: Path | None = None
     """Run folder (runs/TASK-MODEL-seedN unless given)."""
     resume: bool = False
-    """Go on with the run in that folder from its newest checkpoint; where there is none yet, start it."""
+    """Continue the run in that folder from its newest checkpoint; if there is none yet, start it."""
     overwrite: bool = False
     """Start anew although the folder holds a run; its files are removed, and no others."""
     snapshots: int = 0
-    """Keep the weights at so many moments, for `mapformers analyze --frames`."""
+    """How many snapshots of the weights to keep while training, for `mapformers analyze --frames`."""
     threads: int | None = None
-    """Threads to compute on; fewer are faster where the cores are busy. Unless given: one per core, and with --resume
-    as many as before."""
+    """Threads to compute on (unless given, one per core, or as many as before with --resume)."""
 
 
 @dataclass(frozen=True)
