@@ -107,7 +107,9 @@ def own_model(asked: Arguments) -> Subject:
     """A model of the user's own, on a task by name."""
     missing = "needs the folder that `mapformers train` wrote, or --model MODULE:FUNCTION and --task TASK"
     require(asked.model is not None, f"{PROG} {missing}; see `{PROG} --help`.")
-    require(asked.task is not None, f"--task is missing: on what is {asked.model} measured? See `{PROG} --help`.")
+    require(
+        asked.task is not None, f"--task is missing; name the task to measure {asked.model} on, or see `{PROG} --help`."
+    )
     assert asked.model is not None and asked.task is not None
     settings = {name: plain_value(value) for name, value in parse_words(asked.settings, "--set").items()}
     task = build_task(asked.task, **settings)

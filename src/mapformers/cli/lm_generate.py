@@ -80,7 +80,7 @@ def read_prompts(asked: Arguments) -> list[str]:
             raise UserError(f"Cannot read {asked.prompts_file}: {why.lower()}.") from None
         require(bool(lines), f"{asked.prompts_file} is empty; it should have a prompt on every line.")
         prompts |= {f"Line {n} of {asked.prompts_file}": line for n, line in enumerate(lines, 1)}
-    require(bool(prompts), "There is nothing to go on from; give --prompt TEXT or --prompts-file FILE.")
+    require(bool(prompts), "There is no prompt to continue; give --prompt TEXT or --prompts-file FILE.")
     for where, prompt in prompts.items():
         require(bool(prompt), f"{where} is empty; give it at least one letter.")
     return list(prompts.values())

@@ -91,8 +91,8 @@ def train_asked(asked: "Asked") -> int:
     choice, console = asked.choice, Console(stderr=True)
     if choice.resume:
         named = choice.out is not None or choice.task is not None
-        require(named, "Say which run goes on: --resume --out RUN_DIR, or its --task and --model with --resume.")
-        require(not choice.overwrite, "--resume goes on with a run and --overwrite starts it anew: give one of them.")
+        require(named, "Name the run to resume: --resume --out RUN, or its --task and --model with --resume.")
+        require(not choice.overwrite, "--resume continues a run and --overwrite starts it anew; give one of them.")
     composed = asked.compose() if choice.out is None else None
     folder = choice.out or default_folder(composed or asked.compose())
     if choice.resume and has_something_to_resume(folder, asked):
@@ -247,7 +247,7 @@ def check_same_run(folder: Path, asked: Asked) -> RunConfig:
     decide = [*asked.overrides, *(name for name in ("layers", "scale", "preset") if name in asked.given)]
     given = sorted(f"--{name.replace('_', '-')}" for name in decide)
     named = choice.task is not None and (choice.model is not None or bool(choice.layers))
-    require(not given or named, f"A run goes on with its own settings; resume {folder} without {' '.join(given)}.")
+    require(not given or named, f"A resumed run keeps its own settings; resume {folder} without {' '.join(given)}.")
     other = differences(started, asked.compose()) if given else ""
     require(not other, f"{folder} was started with {other}; resume it with --resume --out {folder} alone.")
     return started

@@ -213,7 +213,7 @@ def padding(attention_mask: Tensor | None, given: Tensor) -> Tensor | None:
     require(
         fits,
         f"attention_mask must be of shape (batch, length), 0 where a token is padding, not {describe(attention_mask)}; "
-        "what a token sees of others is the model's own affair.",
+        "the model itself decides which tokens a token sees.",
     )
     real = attention_mask[:, -length:].to(given.device) != 0
     return None if bool(real.all()) else real
