@@ -96,7 +96,9 @@ def use(folder: Path, extras: list[str], notebooks: bool) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", help="the interpreter to make the environment with, if not this one")
-    parser.add_argument("--extras", nargs="*", default=[], choices=[*OF_EXTRAS, "all"], help="extras to install and use")
+    parser.add_argument(
+        "--extras", nargs="*", default=[], choices=[*OF_EXTRAS, "all"], help="extras to install and use"
+    )
     parser.add_argument("--notebooks", action="store_true", help="also install Jupyter and run the notebooks")
     asked = parser.parse_args()
     if asked.python:
