@@ -12,15 +12,16 @@ from rich.console import Console
 from mapformers.benchmarks.report import REPORTS, benchmark_page, benchmark_section, page_name, record_file
 from mapformers.cli.output import print_json
 from mapformers.cli.parse import parse
+from mapformers.cli.readme import readme_documents
 from mapformers.errors import require, unknown
 from mapformers.files import clear_file_errors, read_json, write_atomically, write_json
-from mapformers.recipes import RECIPES, Recipe, TableView
+from mapformers.recipes import RECIPES, Recipe
 from mapformers.recipes.figures import plain_figures
 from mapformers.recipes.pages import page_views, recipe_page, recipe_section, recipe_tables
 from mapformers.recipes.record import read_record, results_file, with_added_rows
 from mapformers.reports.analysis_tables import analysis_tables
 from mapformers.reports.formats import csv_row
-from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block, titled
+from mapformers.reports.page import WRITTEN_BY, join_sections, replace_block, titled
 from mapformers.reports.table import Format, Table
 from mapformers.runs.config import Scale
 
@@ -169,7 +170,7 @@ def documents(root: Path) -> dict[Path, str]:
         for name, record in recipes.items()
     }
     found |= {pages / f"{page_name(name)}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
-    return found | demo_documents(root) | analysis_documents(root)
+    return found | readme_documents(root) | analysis_documents(root)
 
 
 def recipe_records(root: Path) -> dict[str, dict[str, Any]]:
@@ -200,23 +201,3 @@ def analysis_documents(root: Path) -> dict[Path, str]:
     tables = analysis_tables({file.parent.name: read_json(file) for file in files})
     text = "\n\n".join(titled(table).strip() for table in tables)
     return {page: replace_block(page.read_text(encoding="utf-8"), "measured", text)}
-
-
-def demo_documents(root: Path) -> dict[Path, str]:
-    """The README with the demo's table in it, and a page on where that comes from."""
-    file, readme, recipe = root / "results" / "demo.json", root / "README.md", RECIPES["table2"]
-    if not file.exists():
-        return {}
-    record, view = read_record(file), TableView()
-    page = join_sections(
-        "# demo: what `mapformers demo` prints",
-        f"{WRITTEN_BY} The README shows the same table.",
-        view.table(recipe, record, "2D").render("markdown"),
-        "## Origin",
-        origins(record["runs"]),
-    )
-    table = view.table(recipe, record, "2D", marks=False).render("markdown").strip()
-    return {
-        readme: replace_block(readme.read_text(encoding="utf-8"), "demo", table),
-        root / "docs" / "results" / "demo.md": page,
-    }
