@@ -13,7 +13,7 @@ from mapformers.recipes.views.view import figure_text, spread
 from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block
 from mapformers.reports.table import Table
 
-# A row of table 2 -> its layer in `mapformers bench throughput`, its name in mf.layers, and where it takes a token to be.
+# A row of table 2 -> its layer in `bench throughput`, its name in mf.layers, and where it takes a token to be.
 COMPARED = {
     "RoPE (1L)": ("rope", "RoPE", "its index"),
     "TAPE (1L)": ("tape", "TAPE", "its index, updated by each layer"),
