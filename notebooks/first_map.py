@@ -77,7 +77,7 @@ axes.set(aspect="equal", title="Δ_in of every token", xlabel="first dimension",
 plt.show()
 
 # %% [markdown]
-# A walk that the model has never seen, where it really went and where the model believes to be. The map is learned up
+# A walk that the model has never seen, where it really went and where the model believes it is. The map is learned up
 # to a linear change of axes, which is undone here.
 
 # %%

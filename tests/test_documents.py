@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import mapformers as mf
 from mapformers.cli.main import COMMANDS
 from mapformers.cli.report import documents, recipe_records
 from mapformers.recipes import RECIPES
@@ -66,6 +67,11 @@ def test_the_page_of_results_is_short():
 def test_no_page_names_a_folder_of_a_machine():
     for page in (ROOT / "docs").rglob("*.md"):
         assert not re.search(r"(?<![\w.])/(tmp|home|root|work|Users)/", page.read_text()), page.name
+
+
+def test_the_pages_on_recipes_and_tasks_name_them_all():
+    assert [name for name in mf.list_recipes() if f"`{name}`" not in (ROOT / "docs/recipes.md").read_text()] == []
+    assert [name for name in mf.list_tasks() if f"| [`{name}`](" not in (ROOT / "docs/tasks.md").read_text()] == []
 
 
 RUN_ELSEWHERE = {

@@ -1,11 +1,13 @@
 """The house: imports between rooms go one way, a layer is a file, and a file of `layers/` is a layer."""
 
+import ast
 import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(PROJECT / "scripts"))
 
+import longest  # noqa: E402
 import mapformers as mf  # noqa: E402
 import rooms  # noqa: E402
 from mapformers.modules.layer import LAYERS  # noqa: E402
@@ -48,3 +50,10 @@ def test_every_name_is_listed_with_a_summary_from_the_first_line_of_its_file():
 def test_no_two_files_named_after_a_path_mean_different_things():
     named = [path.relative_to(rooms.SOURCE).as_posix() for path in rooms.SOURCE.rglob("*path*.py")]
     assert named == ["layers/path.py"]
+
+
+def test_files_and_functions_are_short():
+    for path in sorted((PROJECT / "src").rglob("*.py")):
+        text = path.read_text()
+        assert len(text.splitlines()) <= 400, path
+        assert all(length <= 60 for length, _ in longest.functions(ast.parse(text), path.name)), path

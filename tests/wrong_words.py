@@ -20,16 +20,22 @@ MORE_CASES = [
         "eval --model nowhere_at_all:build --task navigation",
         "There is no module 'nowhere_at_all'; run the command in the folder of its",
     ),
-    ("eval --model json:nothing --task navigation", "json has no function 'nothing'; name the one that builds it."),
+    (
+        "eval --model json:nothing --task navigation",
+        "json has no function 'nothing'; name the function that builds the model.",
+    ),
     (
         "eval --model json:decoder --task navigation",
-        "json:decoder is no function, but module; name one that builds it.",
+        "json:decoder is not a function but module; name the function that builds the model.",
     ),
     (
         "eval --model json:loads --task navigation",
         "json:loads could not build a model: TypeError: loads() missing 1 required",
     ),
-    ("eval --model math:pi --task navigation", "math:pi is no function, but float; name one that builds it."),
+    (
+        "eval --model math:pi --task navigation",
+        "math:pi is not a function but float; name the function that builds the model.",
+    ),
     (
         "eval --model torch.nn:Identity --task navigation",
         "The model must answer tokens (1, 255) with logits (1, 255, 21), not (1,",
@@ -58,7 +64,10 @@ MORE_CASES = [
         "eval --model torch.nn:Embedding --task navigation --model-args width=21",
         "torch.nn:Embedding could not build a model: TypeError: Embedding.__init__()",
     ),
-    ("eval --model torch.nn:Identity", "--task is missing: on what is torch.nn:Identity measured? See `mapformers"),
+    (
+        "eval --model torch.nn:Identity",
+        "--task is missing; name the task to measure torch.nn:Identity on, or see `mapformers",
+    ),
     ("eval --task navigation", "mapformers eval needs the folder that `mapformers train` wrote, or --model"),
     (
         "eval --model torch.nn:Identity --task navigaton",
@@ -88,7 +97,7 @@ MORE_CASES = [
     (EMBEDDING + "--weights .", "There is no file .; give the weights as safetensors."),
     (
         "eval --model torch.nn:functional --task navigation",
-        "torch.nn:functional is no function, but module; name one that builds it.",
+        "torch.nn:functional is not a function but module; name the function that builds the model.",
     ),
     ("eval --set dims=2", "mapformers eval needs the folder that `mapformers train` wrote, or --model"),
     ("eval --weights mine.safetensors", "mapformers eval needs the folder that `mapformers train` wrote, or --model"),
@@ -187,8 +196,8 @@ MORE_CASES = [
         "train --task navigation --model mapwm --import nowhere_at_all",
         "nowhere_at_all cannot be imported: No module named 'nowhere_at_all'.",
     ),
-    ("train --resume", "Say which run goes on: --resume --out RUN_DIR, or its --task and --model"),
-    ("train --resume --model mapwm", "Say which run goes on: --resume --out RUN_DIR, or its --task and --model"),
+    ("train --resume", "Name the run to resume: --resume --out RUN, or its --task and --model"),
+    ("train --resume --model mapwm", "Name the run to resume: --resume --out RUN, or its --task and --model"),
     ("train --task navigation --model mapwm --threads 1.5", "--threads takes a whole number, not '1.5'."),
     ("train --task navigation --model mapwm --head-dim x", "--head-dim takes a whole number, not 'x'."),
     # show
@@ -306,7 +315,7 @@ MORE_CASES = [
     ("lm train --model mapwm --data nowhere --path-start alibi", "invalid choice 'alibi' for argument '--path-start'"),
     ("lm train --model mapwm --data nowhere --path-lr 0", "path_lr must be above 0, not 0"),
     ("lm train --layers mapwm:rnk=4 --data nowhere", "nowhere is not a prepared folder"),
-    ("lm train --resume", "Say which run goes on: --resume --out RUN_DIR"),
+    ("lm train --resume", "Name the run to resume: --resume --out RUN"),
     ("lm train --resume --out nowhere", "nowhere is not a run folder yet: to start a run there, name its"),
     ("reproduce rates-lm", "data/books-rates is not a prepared folder: it has no manifest.json; see"),
     ("reproduce lm --worlds books", "data/books is not a prepared folder: it has no manifest.json; see"),

@@ -97,8 +97,8 @@ WRONG = {
     "no colon": ("my_module", "--model takes MODULE:FUNCTION, such as my_module:build, not 'my_module'."),
     "a file": ("my_module.py:build", "--model takes MODULE:FUNCTION"),
     "no module": ("nowhere:build", "There is no module 'nowhere'; run the command in the folder of its file"),
-    "no function": ("my_module:make", "my_module has no function 'make'; name the one that builds it."),
-    "no call": ("my_module:NUMBER", "my_module:NUMBER is no function, but int"),
+    "no function": ("my_module:make", "my_module has no function 'make'; name the function that builds the model."),
+    "no call": ("my_module:NUMBER", "my_module:NUMBER is not a function but int"),
 }
 
 

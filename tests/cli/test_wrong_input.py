@@ -187,7 +187,7 @@ CASES = [
     ("bench nothing", "throughput"),
     # folders
     ("train --resume --out nowhere", "nowhere is not a run folder yet: to start a run there, name its --task and"),
-    (TRAIN + "--resume --overwrite", "--resume goes on with a run and --overwrite starts it anew: give one of them."),
+    (TRAIN + "--resume --overwrite", "--resume continues a run and --overwrite starts it anew; give one of them."),
     (TRAIN + "--out ''", "--out needs the name of a folder, but got an empty one"),
     (TRAIN + "--out=", "--out needs the name of a folder, but got an empty one"),
     (TRAIN + "--out ' '", "--out needs the name of a folder, but got an empty one"),

@@ -115,7 +115,7 @@ def test_tokens_come_as_they_are_made_and_the_model_is_left_as_it_was():
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1, not 0.0"),
         ({"top_p": 1.5}, "top_p must be above 0 and at most 1"),
         ({"seed": -1}, "seed must be between 0"),
-        ({"n_tokens": 0}, "At least one token is generated, not 0"),
+        ({"n_tokens": 0}, "n_tokens must be at least 1, not 0"),
         ({"prompts": []}, "Give at least one prompt"),
         ({"prompts": [[1], []]}, "A prompt must have at least one token"),
         ({"prompts": [[VOCAB]]}, "Token 11 is out of range"),
@@ -171,7 +171,7 @@ def test_the_command_prints_what_python_generates(folder, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("", "There is nothing to go on from; give --prompt TEXT or --prompts-file FILE."),
+        ("", "There is no prompt to continue; give --prompt TEXT or --prompts-file FILE."),
         ("--prompt=", "--prompt number 1 is empty; give it at least one letter."),
         ("--prompts-file nowhere.txt", "Cannot read nowhere.txt: no such file or directory."),
         ("--prompt a --tokens 0", "--tokens must be at least 1, not 0."),

@@ -132,7 +132,7 @@ def test_wrong_input_is_refused_in_a_sentence(runs, tmp_path, capsys):
     refused(capsys, "A context of 99999 needs a document of", run, "--contexts", 64, 99999)
     refused(capsys, "--contexts must be at least 32, as many as --targets", run, "--contexts", 8)
     refused(capsys, "has another tokenizer than", run, "--against", tmp_path / "run")
-    refused(capsys, "--limit is of pairs of BLiMP", run, "--limit", 3)
+    refused(capsys, "--limit counts pairs of BLiMP", run, "--limit", 3)
     refused(capsys, "--windows must be at least 1", run, "--windows", 0)
 
 

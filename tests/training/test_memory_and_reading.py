@@ -46,7 +46,7 @@ def test_checkpointed_activations_give_the_same_loss_and_gradients(name, packed)
 def test_activations_are_not_computed_twice_where_that_would_be_wrong():
     with pytest.raises(UserError, match="it goes with --zero-mean-steps 0 only"):
         RunConfig.compose("navigation", "mapwm", "cpu", checkpoint_activations=True)
-    with pytest.raises(UserError, match="A model of your own keeps its activations as it will"):
+    with pytest.raises(UserError, match="works for the models of this library only"):
         RunConfig.compose("selective-copy", torch.nn.Linear(1, 1), "cpu", checkpoint_activations=True)
 
 

@@ -92,7 +92,7 @@ def test_a_module_of_ones_own_is_trained_resumed_and_loaded(tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         mf.train("navigation", own(), scale="smoke", out=tmp_path / "broken", console=quiet(), **BUDGET)
     monkeypatch.undo()
-    with pytest.raises(UserError, match="hand it over as model="):
+    with pytest.raises(UserError, match="pass it as model="):
         mf.resume(tmp_path / "broken", console=quiet())
     mf.resume(tmp_path / "broken", own(), console=quiet())
     assert_same_run(tmp_path / "broken", tmp_path / "whole")

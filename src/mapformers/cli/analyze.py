@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -46,7 +46,7 @@ PLAYER_SEQUENCES = 128
 
 @dataclass(frozen=True)
 class Arguments:
-    run_dir: tyro.conf.Positional[Path]
+    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder that `mapformers train` wrote."""
     out: Path | None = None
     """Where to write (analysis/ in the run's folder unless given)."""

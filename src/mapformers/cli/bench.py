@@ -31,7 +31,7 @@ from mapformers.runs.provenance import provenance
 from mapformers.runs.sources import library_hash
 from mapformers.stages import doing
 
-DESCRIPTION = """Measure this machine. Let nothing else run beside it.
+DESCRIPTION = """Measure speed and memory on this machine. Close other programs first.
 
   mapformers bench throughput      training speed and memory of layers as a ratio to rope, and of rope to Llama
   mapformers bench lengths         the same at lengths 256, 1024 and 4096
@@ -54,7 +54,7 @@ class Arguments:
     sizes: tuple[Literal["smoke", "navigation", "speed"], ...] = ("navigation", "speed")
     """throughput: every layer, 1 layer of 64 at batch 128 x 256; rows of the paper's table, 12 layers of 768 at 256."""
     repeats: int | None = None
-    """throughput: steps of each layer, turn by turn (None: 20, or 5 at the larger size)."""
+    """throughput: timed steps of each layer (20 unless given, or 5 at the larger size)."""
     seeds: int = 5
     """learning: seeds 0 to N-1."""
     goal: float = 0.99

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -27,10 +28,10 @@ as measured with the sources as they are now. The exit code is 1 if one does not
 
 @dataclass(frozen=True)
 class Arguments:
-    recipe: tyro.conf.Positional[str]
+    recipe: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE")]
     """A name from `mapformers list recipes`, or all that have a record."""
     scale: Scale = "cpu"
-    """Of the runs."""
+    """Scale of the runs."""
     jobs: int = 1
     """Runs at a time."""
     results: Path = Path("results")

@@ -44,11 +44,11 @@ class Arguments:
     scale: Literal["smoke", "cpu"] = "cpu"
     """cpu: the real thing, a few minutes; smoke: seconds, learns nothing, shows that it runs."""
     seed: int = 0
-    """Of initialisation and data."""
+    """Seed of the initialisation and of the data."""
     out: Path = Path("runs/demo")
     """Where runs, figures and the picture go; an existing demo is left alone and a number added."""
     threads: int = 2
-    """Threads to compute on: the same on every machine, since another number rounds, and so learns, a bit otherwise."""
+    """Threads to compute on. Another number than 2 rounds differently, and so learns a little differently."""
 
 
 def main(args: Sequence[str]) -> int:

@@ -35,7 +35,7 @@ DESCRIPTION = """Measure a trained run, or a model of your own, on a task's spli
 
 @dataclass(frozen=True)
 class Arguments:
-    run_dir: tyro.conf.Positional[Path | None] = None
+    run_dir: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN")] = None
     """The folder that `mapformers train` wrote."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODULE:FUNCTION")] = None
     """A model of your own: a function that returns a module from tokens to logits. The module is imported."""
@@ -52,7 +52,7 @@ class Arguments:
     n_sequences: int = 512
     """Sequences per split."""
     seed: int = 0
-    """Which sequences; 0 are those of result.json."""
+    """Seed of the sequences; 0 gives those of result.json."""
     threads: int | None = None
     """Threads to compute on (one per core unless given); fewer are faster where the cores are busy."""
     json: bool = False
@@ -107,7 +107,9 @@ def own_model(asked: Arguments) -> Subject:
     """A model of the user's own, on a task by name."""
     missing = "needs the folder that `mapformers train` wrote, or --model MODULE:FUNCTION and --task TASK"
     require(asked.model is not None, f"{PROG} {missing}; see `{PROG} --help`.")
-    require(asked.task is not None, f"--task is missing: on what is {asked.model} measured? See `{PROG} --help`.")
+    require(
+        asked.task is not None, f"--task is missing; name the task to measure {asked.model} on, or see `{PROG} --help`."
+    )
     assert asked.model is not None and asked.task is not None
     settings = {name: plain_value(value) for name, value in parse_words(asked.settings, "--set").items()}
     task = build_task(asked.task, **settings)

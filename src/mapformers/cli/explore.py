@@ -4,6 +4,7 @@ import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -28,14 +29,14 @@ The page is served on this machine alone, until you press Ctrl-C.
 
 @dataclass(frozen=True)
 class Arguments:
-    run: tyro.conf.Positional[Path]
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder that `mapformers train` wrote."""
-    other: tyro.conf.Positional[Path | None] = None
+    other: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN2")] = None
     """A second run of the same task, to walk beside it."""
     export: Path | None = None
     """Write the page with the models in it to this file, instead of serving it."""
-    open: bool = True
-    """Open the page in a browser; otherwise its address is only printed."""
+    no_open: bool = False
+    """Only print the address of the page; do not open a browser."""
     threads: int | None = 1
     """Threads to compute on; one is fastest for one token at a time."""
 
@@ -44,7 +45,7 @@ def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, PROG, DESCRIPTION)
     with use_threads(asked.threads):
         exhibit = open_runs([folder for folder in (asked.run, asked.other) if folder is not None])
-        return serve(exhibit, asked.open) if asked.export is None else export(exhibit, asked.export)
+        return serve(exhibit, open_browser=not asked.no_open) if asked.export is None else export(exhibit, asked.export)
 
 
 def serve(exhibit: Exhibit, open_browser: bool) -> int:

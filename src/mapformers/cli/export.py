@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
@@ -21,7 +21,7 @@ DESCRIPTION = """A trained run as an ONNX file, for onnxruntime and whatever els
 
 @dataclass(frozen=True)
 class Arguments:
-    run_dir: tyro.conf.Positional[Path]
+    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder that `mapformers train` wrote."""
     onnx: Path
     """The file to write."""

@@ -34,7 +34,9 @@ def build_foreign(name: str, arguments: str, task: Task[Any]) -> Callable[..., A
     try:
         model = function(**settings)
     except Exception as error:  # whatever a user's function may do
-        raise UserError(f"{name} could not build a model: {_words(error)}; look at it, and at --model-args.") from error
+        raise UserError(
+            f"{name} could not build a model: {_words(error)}; check the function and --model-args."
+        ) from error
     require(callable(model), f"{name} must return a module from tokens to logits, not {type(model).__name__}.")
     return model
 
@@ -54,8 +56,14 @@ def _find(name: str) -> Callable[..., Any]:
     except Exception as error:  # whatever a user's file may do
         raise UserError(f"{module_name} cannot be imported: {_words(error)}.") from error
     function = getattr(module, function_name, None)
-    require(function is not None, f"{module_name} has no function {function_name!r}; name the one that builds it.")
-    require(callable(function), f"{name} is no function, but {type(function).__name__}; name one that builds it.")
+    require(
+        function is not None,
+        f"{module_name} has no function {function_name!r}; name the function that builds the model.",
+    )
+    require(
+        callable(function),
+        f"{name} is not a function but {type(function).__name__}; name the function that builds the model.",
+    )
     assert function is not None
     return function
 
@@ -82,7 +90,7 @@ def require_answers(model: Callable[..., Any], task: Task[Any], splits: Sequence
 
 def load_safetensors(file: Path, model: Callable[..., Any]) -> None:
     """Fill a module with the weights in a safetensors file: no other kind is read, since a pickle can run code."""
-    require(isinstance(model, nn.Module), "--weights fills a torch.nn.Module, but the model is none.")
+    require(isinstance(model, nn.Module), "--weights needs a model that is a torch.nn.Module; leave it out.")
     assert isinstance(model, nn.Module)
     require(file.is_file(), f"There is no file {file}; give the weights as safetensors.")
     try:

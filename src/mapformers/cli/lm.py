@@ -10,13 +10,13 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "prepare": ("lm_data", "prepare", "turn text into token shards"),
     "train": ("lm_train", "main", "train a language model on a prepared text"),
     "eval": ("lm_eval", "main", "measure perplexity, long contexts and BLiMP of a trained model"),
-    "generate": ("lm_generate", "main", "go on after prompts with a trained model"),
+    "generate": ("lm_generate", "main", "continue prompts with a trained model"),
     "check": ("lm_data", "check", "read a prepared folder again and compare its checksums"),
 }
 
 HELP = """usage: mapformers lm COMMAND [options]
 
-Language models: text, from a file, a folder, a hub or Python itself.
+Language models: prepare text from anywhere, train on it, measure, generate.
 
 {commands}
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -23,7 +23,7 @@ PREPARE = """Turn text into token shards, which `--task text --data FOLDER` trai
   mapformers lm prepare python: --out data/python --tokenizer bpe:8192
   mapformers lm prepare hf:Skylion007/openwebtext --out data/openwebtext --val 0.0005
 
-Stopped at any moment, the same command goes on after the last finished shard.
+It can be stopped at any moment; the same command then continues after the last finished shard.
 """
 CHECK = "Read every file of a prepared folder, and compare it with its checksum."
 SHOWN = 10  # of the documents that were left out
@@ -31,7 +31,7 @@ SHOWN = 10  # of the documents that were left out
 
 @dataclass(frozen=True)
 class PrepareArguments:
-    source: tyro.conf.Positional[str]
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
     """A file, a folder, python: (python:all, python:PACKAGE) or hf:NAME[@CONFIG][:SPLIT]."""
     out: Path
     """The folder to write."""
@@ -40,7 +40,7 @@ class PrepareArguments:
 
 @dataclass(frozen=True)
 class CheckArguments:
-    folder: tyro.conf.Positional[Path]
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
     """What `mapformers lm prepare` wrote."""
 
 
@@ -51,7 +51,7 @@ def prepare(args: Sequence[str]) -> int:
     try:
         corpus = prepare_text(asked.source, asked.out, console=console, **settings)
     except KeyboardInterrupt:
-        console.print("Stopped; the same command goes on after the last finished shard.", highlight=False)
+        console.print("Stopped; the same command continues after the last finished shard.", highlight=False)
         raise
     Console().print(contents(corpus))
     left_out = corpus.manifest.left_out

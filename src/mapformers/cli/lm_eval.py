@@ -93,7 +93,7 @@ def require_comparable(subjects: Sequence[LanguageRun]) -> None:
     for other in subjects[1:]:
         where = f"The run in {other.run.folder}"
         same_tokens = other.tokenizer_checksum == first.tokenizer_checksum
-        require(same_tokens, f"{where} has another tokenizer than {first.run.folder}; perplexities do not compare.")
+        require(same_tokens, f"{where} has another tokenizer than {first.run.folder}; perplexities cannot be compared.")
         same_text = other.corpus.manifest.checksum() == first.corpus.manifest.checksum()
         require(same_text, f"{where} is on other text than {first.run.folder}; compare runs on the same data.")
         context, own = first.task.settings.context, other.task.settings.context
@@ -103,7 +103,7 @@ def require_comparable(subjects: Sequence[LanguageRun]) -> None:
 def question_of(asked: Arguments, subject: LanguageRun) -> Question:
     """Everything that is asked for is read, or refused, before anything is measured."""
     paradigms = read_blimp(asked.blimp) if asked.blimp is not None else []
-    require(asked.limit is None or asked.blimp is not None, "--limit is of pairs of BLiMP; give --blimp too.")
+    require(asked.limit is None or asked.blimp is not None, "--limit counts pairs of BLiMP; give --blimp too.")
     contexts = asked.contexts or (CONTEXTS if asked.documents is not None else ())
     documents = long_documents(subject.corpus, asked.documents) if contexts else []
     if contexts:

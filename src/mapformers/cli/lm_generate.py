@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -19,7 +19,7 @@ from mapformers.lm.unfolding import Unfolding
 from mapformers.model import Decoder
 
 PROG = "mapformers lm generate"
-DESCRIPTION = """Let a language model go on after one prompt or several.
+DESCRIPTION = """Continue one prompt or several with a trained language model.
 
   mapformers lm generate runs/text-mapwm-seed0 --prompt "It was a dark"
   mapformers lm generate runs/text-mapwm-seed0 --prompt "It was" --tokens 200 --temperature 0.8 --top-p 0.95 --seed 1
@@ -32,10 +32,10 @@ RULE = "---"  # between the texts of several prompts
 
 @dataclass(frozen=True)
 class Arguments:
-    run_dir: tyro.conf.Positional[Path]
+    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder that `mapformers train --task text` wrote."""
     prompt: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Text to go on from. Given several times, all of them go on together."""
+    """Text to continue. If given several times, all prompts are continued together."""
     prompts_file: Path | None = None
     """A file with a prompt on every line, after those of --prompt."""
     tokens: int = 100
@@ -80,7 +80,7 @@ def read_prompts(asked: Arguments) -> list[str]:
             raise UserError(f"Cannot read {asked.prompts_file}: {why.lower()}.") from None
         require(bool(lines), f"{asked.prompts_file} is empty; it should have a prompt on every line.")
         prompts |= {f"Line {n} of {asked.prompts_file}": line for n, line in enumerate(lines, 1)}
-    require(bool(prompts), "There is nothing to go on from; give --prompt TEXT or --prompts-file FILE.")
+    require(bool(prompts), "There is no prompt to continue; give --prompt TEXT or --prompts-file FILE.")
     for where, prompt in prompts.items():
         require(bool(prompt), f"{where} is empty; give it at least one letter.")
     return list(prompts.values())

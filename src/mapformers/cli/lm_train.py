@@ -39,7 +39,7 @@ class LanguageChoice:
     tokens: int | None = None
     """Tokens to train on in all, whole batches of them (instead of --sequences)."""
     seed: int = 0
-    """Of the initialisation and of the order of the text."""
+    """Seed of the initialisation and of the order of the text."""
     out: Path | None = None
     """Run folder (runs/text-MODEL-seedN unless given)."""
     resume: bool = False

@@ -3,12 +3,14 @@
 import contextlib
 import io
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
 import tyro
 
+from mapformers.cli.help import plain_help
 from mapformers.errors import UserError
 
 FOLDER_OPTIONS = ("--out", "--runs", "--results", "--write", "--demo")
@@ -22,7 +24,7 @@ HELP = {"-h", "--help"}
 def parse(cls: type[Arguments], args: Sequence[str], prog: str, description: str) -> Arguments:
     """Arguments as an instance of ``cls``; --help prints and exits, anything wrong is a `UserError`."""
     require_folder_names(args)
-    with contextlib.nullcontext() if HELP & set(args) else _one_sentence(prog):
+    with _plain_help() if HELP & set(args) else _one_sentence(prog):
         return tyro.cli(cls, args=args, prog=prog, description=description, config=STYLE)
 
 
@@ -41,16 +43,40 @@ def given_flags(args: Sequence[str]) -> set[str]:
     return flags | {flag.removeprefix("no_") for flag in flags if flag.startswith("no_")}
 
 
+class _Drawn(io.TextIOWrapper):
+    """Where tyro draws its boxes, which it does for the encoding of stdout: one that can hold any of them."""
+
+    def __init__(self) -> None:
+        self.bytes = io.BytesIO()
+        super().__init__(self.bytes, encoding="utf-8", write_through=True)
+
+    def text(self) -> str:
+        return self.bytes.getvalue().decode()
+
+
 @contextlib.contextmanager
 def _one_sentence(prog: str) -> Iterator[None]:
-    # tyro draws its boxes for the encoding of stdout, so both streams are one that can hold any of them
-    drawn = io.BytesIO()
-    caught = io.TextIOWrapper(drawn, encoding="utf-8", write_through=True)
+    drawn = _Drawn()
     try:
-        with contextlib.redirect_stdout(caught), contextlib.redirect_stderr(caught):
+        with contextlib.redirect_stdout(drawn), contextlib.redirect_stderr(drawn):
             yield
     except SystemExit:
-        raise UserError(sentence(drawn.getvalue().decode(), prog)) from None
+        raise UserError(sentence(drawn.text(), prog)) from None
+
+
+@contextlib.contextmanager
+def _plain_help() -> Iterator[None]:
+    try:
+        "╭│".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:  # tyro has boxes for such terminals, too
+        yield
+        return
+    drawn = _Drawn()
+    try:
+        with contextlib.redirect_stdout(drawn):
+            yield
+    finally:
+        print(plain_help(drawn.text()), end="")
 
 
 def sentence(box: str, prog: str) -> str:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -12,15 +12,16 @@ from rich.console import Console
 from mapformers.benchmarks.report import REPORTS, benchmark_page, benchmark_section, page_name, record_file
 from mapformers.cli.output import print_json
 from mapformers.cli.parse import parse
+from mapformers.cli.readme import readme_documents
 from mapformers.errors import require, unknown
 from mapformers.files import clear_file_errors, read_json, write_atomically, write_json
-from mapformers.recipes import RECIPES, Recipe, TableView
+from mapformers.recipes import RECIPES, Recipe
 from mapformers.recipes.figures import plain_figures
 from mapformers.recipes.pages import page_views, recipe_page, recipe_section, recipe_tables
 from mapformers.recipes.record import read_record, results_file, with_added_rows
 from mapformers.reports.analysis_tables import analysis_tables
 from mapformers.reports.formats import csv_row
-from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block, titled
+from mapformers.reports.page import WRITTEN_BY, join_sections, replace_block, titled
 from mapformers.reports.table import Format, Table
 from mapformers.runs.config import Scale
 
@@ -30,7 +31,7 @@ DESCRIPTION = """Print a table of the paper beside what was measured.
   mapformers report table2 --format latex      md, latex (booktabs), csv, html
   mapformers report table2 --json              every figure as a number
   mapformers report speed         the paper's table of speed beside `mapformers bench throughput`
-  mapformers report --write       refresh README.md, docs/results.md and docs/results/ of the checkout one is in
+  mapformers report --write       refresh README.md, docs/results.md and docs/results/ of the checkout that you are in
 """
 INTRODUCTION = """Figures in brackets are the paper's; ours are means ± standard deviations over seeds.
 All choices are made on the iid split; OOD splits are only reported. Each table has a page of its own with what
@@ -39,7 +40,7 @@ rule-based players score, every seed, curves, settings and commands."""
 
 @dataclass(frozen=True)
 class Arguments:
-    recipe: tyro.conf.Positional[str | None] = None
+    recipe: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="RECIPE")] = None
     """A name from `mapformers list recipes`, or a benchmark (all recipes that have results unless given)."""
     scale: Scale = "cpu"
     """Which results."""
@@ -48,7 +49,7 @@ class Arguments:
     results: Path = Path("results")
     """Where RECIPE.json is kept."""
     write: bool = False
-    """Also refresh README.md, docs/results.md and docs/results/ of the checkout one is in."""
+    """Also refresh README.md, docs/results.md and docs/results/ of the checkout that you are in."""
     demo: Path | None = None
     """With --write: a demo folder whose figures and picture become those of the README."""
     json: bool = False
@@ -169,7 +170,7 @@ def documents(root: Path) -> dict[Path, str]:
         for name, record in recipes.items()
     }
     found |= {pages / f"{page_name(name)}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
-    return found | demo_documents(root) | analysis_documents(root)
+    return found | readme_documents(root) | analysis_documents(root)
 
 
 def recipe_records(root: Path) -> dict[str, dict[str, Any]]:
@@ -200,23 +201,3 @@ def analysis_documents(root: Path) -> dict[Path, str]:
     tables = analysis_tables({file.parent.name: read_json(file) for file in files})
     text = "\n\n".join(titled(table).strip() for table in tables)
     return {page: replace_block(page.read_text(encoding="utf-8"), "measured", text)}
-
-
-def demo_documents(root: Path) -> dict[Path, str]:
-    """The README with the demo's table in it, and a page on where that comes from."""
-    file, readme, recipe = root / "results" / "demo.json", root / "README.md", RECIPES["table2"]
-    if not file.exists():
-        return {}
-    record, view = read_record(file), TableView()
-    page = join_sections(
-        "# demo: what `mapformers demo` prints",
-        f"{WRITTEN_BY} The README shows the same table.",
-        view.table(recipe, record, "2D").render("markdown"),
-        "## Origin",
-        origins(record["runs"]),
-    )
-    table = view.table(recipe, record, "2D", marks=False).render("markdown").strip()
-    return {
-        readme: replace_block(readme.read_text(encoding="utf-8"), "demo", table),
-        root / "docs" / "results" / "demo.md": page,
-    }

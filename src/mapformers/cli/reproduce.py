@@ -29,14 +29,14 @@ DESCRIPTION = """Train and measure the rows of a table, several seeds each. Runs
   mapformers reproduce all --dry-run
   mapformers reproduce table2 --cluster slurm --slurm partition=main time=04:00:00 cpus_per_task=2
 
-Stopped or killed, it goes on exactly where it was when the same command is given again.
+After a stop or a kill, the same command continues exactly where it was.
 """
 
 
 @dataclass(frozen=True)
 class Arguments:
-    recipe: tyro.conf.Positional[str]
-    """A name from `mapformers list recipes`, or all (but those that are there to choose settings)."""
+    recipe: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE")]
+    """A name from `mapformers list recipes`, or all (except those that only choose settings)."""
     scale: Scale = "cpu"
     """Budget of each run."""
     seeds: tuple[str, ...] = ()
@@ -54,9 +54,9 @@ class Arguments:
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION=VALUE")] = ()
     """Options for sbatch: partition=gpu time=04:00:00 mem=8G cpus_per_task=2 …"""
     keep_old: bool = False
-    """Keep finished runs, and go on with others, although the sources that decide them have changed since."""
+    """Keep finished runs, and continue the others, even if the sources that decide them have changed since."""
     dry_run: bool = False
-    """Only say what would be run, and what it should take."""
+    """Only print what would run, and how long it should take."""
     runs: Path = Path("runs")
     """Where run folders go."""
     results: Path = Path("results")

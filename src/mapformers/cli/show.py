@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -16,7 +16,7 @@ PROG, DESCRIPTION = "mapformers show", "Draw one sample of a task as a person wo
 
 @dataclass(frozen=True)
 class Arguments:
-    task: tyro.conf.Positional[str]
+    task: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TASK")]
     """A name from `mapformers list tasks`."""
     split: str = "iid"
     """Which split to draw from."""

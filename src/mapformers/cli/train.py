@@ -39,7 +39,7 @@ Name a task and a model, then --help, to see the settings of both.
 
 @dataclass(frozen=True)
 class Choice:
-    """What to train, how much, and where to."""
+    """What to train, for how long, and where the run is written."""
 
     task: str | None = None
     """A name from `mapformers list tasks`."""
@@ -50,18 +50,17 @@ class Choice:
     scale: Scale = "cpu"
     """smoke: seconds, to see that it runs; cpu: minutes on a laptop; paper: the paper's own budget."""
     seed: int = 0
-    """Of the initialisation and of all data."""
+    """Seed of the initialisation and of all data."""
     out: Path | None = None
     """Run folder (runs/TASK-MODEL-seedN unless given)."""
     resume: bool = False
-    """Go on with the run in that folder from its newest checkpoint; where there is none yet, start it."""
+    """Continue the run in that folder from its newest checkpoint; if there is none yet, start it."""
     overwrite: bool = False
     """Start anew although the folder holds a run; its files are removed, and no others."""
     snapshots: int = 0
-    """Keep the weights at so many moments, for `mapformers analyze --frames`."""
+    """How many snapshots of the weights to keep while training, for `mapformers analyze --frames`."""
     threads: int | None = None
-    """Threads to compute on; fewer are faster where the cores are busy. Unless given: one per core, and with --resume
-    as many as before."""
+    """Threads to compute on (unless given, one per core, or as many as before with --resume)."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ def train_asked(asked: "Asked") -> int:
     choice, console = asked.choice, Console(stderr=True)
     if choice.resume:
         named = choice.out is not None or choice.task is not None
-        require(named, "Say which run goes on: --resume --out RUN_DIR, or its --task and --model with --resume.")
-        require(not choice.overwrite, "--resume goes on with a run and --overwrite starts it anew: give one of them.")
+        require(named, "Name the run to resume: --resume --out RUN, or its --task and --model with --resume.")
+        require(not choice.overwrite, "--resume continues a run and --overwrite starts it anew; give one of them.")
     composed = asked.compose() if choice.out is None else None
     folder = choice.out or default_folder(composed or asked.compose())
     if choice.resume and has_something_to_resume(folder, asked):
@@ -248,7 +247,7 @@ def check_same_run(folder: Path, asked: Asked) -> RunConfig:
     decide = [*asked.overrides, *(name for name in ("layers", "scale", "preset") if name in asked.given)]
     given = sorted(f"--{name.replace('_', '-')}" for name in decide)
     named = choice.task is not None and (choice.model is not None or bool(choice.layers))
-    require(not given or named, f"A run goes on with its own settings; resume {folder} without {' '.join(given)}.")
+    require(not given or named, f"A resumed run keeps its own settings; resume {folder} without {' '.join(given)}.")
     other = differences(started, asked.compose()) if given else ""
     require(not other, f"{folder} was started with {other}; resume it with --resume --out {folder} alone.")
     return started

@@ -131,7 +131,7 @@ def add_maps(
     Examples:
         >>> add_maps(LlamaForCausalLM.from_pretrained("folder"), rank=4)  # doctest: +SKIP
     """
-    require(not isinstance(model, WithMaps), "This model has its maps already; train it on, or load the plain one.")
+    require(not isinstance(model, WithMaps), "This model already has maps; use it as it is, or load the plain one.")
     known = ", ".join(plain.__name__ for plain in WITH_MAPS)
     require(
         type(model) in WITH_MAPS,

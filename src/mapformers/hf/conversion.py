@@ -17,10 +17,10 @@ from mapformers.runs.run import Run, load
 
 def from_decoder(decoder: Decoder, **settings: Any) -> MapFormerForCausalLM:
     """A `transformers` model with a copy of the decoder's weights; ``settings`` are further ones of its config."""
-    require(isinstance(decoder, Decoder), f"A Decoder is converted, not a {type(decoder).__name__}.")
+    require(isinstance(decoder, Decoder), f"Give a Decoder, not a {type(decoder).__name__}.")
     tied = decoder.config.tie_head
     asked = settings.pop("tie_head", settings.pop("tie_word_embeddings", tied))
-    require(asked == tied, "A head of its own cannot be tied, nor a tied one be given weights of its own.")
+    require(asked == tied, "A converted model keeps its head tied or untied as it is; leave out tie_head.")
     model = MapFormerForCausalLM(MapFormerConfig.of_decoder(decoder.config, **settings))
     weights = decoder.state_dict()
     model.decoder.to(decoder.norm.gain).load_state_dict(

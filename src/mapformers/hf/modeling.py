@@ -15,7 +15,7 @@ from mapformers.hf.configuration import MapFormerConfig
 from mapformers.hf.hub import Package
 from mapformers.hf.starts import in_float32, start, start_layer
 from mapformers.model import EMBEDDING_STD, Decoder
-from mapformers.modules.context import EMPTY_PAST, Context
+from mapformers.modules.context import EMPTY_PAST, Context, StreamState
 
 
 class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: ignore[misc]
@@ -85,16 +85,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
             "padding_mask": padding(attention_mask, given),
             "keeps_state": use_cache,
         }
-        if input_ids is not None:
-            context = self.decoder._context(input_ids, state=state, **settings)
-            x: Tensor = self.decoder.embedding(input_ids)
-        else:
-            if state is not None:
-                state.require_fit(given.shape[0], self.decoder.config)
-            past = EMPTY_PAST if state is None else state.past
-            context = Context.of(given, past=past, **settings)
-            x = given
-
+        context, x = self._begin(input_ids, inputs_embeds, state, settings)
         wants_hidden = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         hidden: list[Tensor] = []
         x, layer_states, _ = self.decoder.read(x, context, state, call=self._layer_call(hidden, use_cache))
@@ -109,6 +100,18 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         output = CausalLMOutputWithPast(loss=loss, past_key_values=cache if use_cache else None, **told)
         as_dict = self.config.return_dict if return_dict is None else return_dict
         return output if as_dict else output.to_tuple()
+
+    def _begin(
+        self, ids: Tensor | None, embedded: Tensor | None, state: StreamState | None, settings: dict[str, Any]
+    ) -> tuple[Context, Tensor]:
+        """What surrounds the tokens, and what enters the first layer: embeddings of ids, or those that are given."""
+        if ids is not None:
+            return self.decoder._context(ids, state=state, **settings), self.decoder.embedding(ids)
+        assert embedded is not None
+        if state is not None:
+            state.require_fit(embedded.shape[0], self.decoder.config)
+        past = EMPTY_PAST if state is None else state.past
+        return Context.of(embedded, past=past, **settings), embedded
 
     def logits(self, x: Tensor) -> Tensor:
         """What the head says of (B, L, d_model); with the embedding's own weights, scaled to the size it starts in."""
@@ -213,7 +216,7 @@ def padding(attention_mask: Tensor | None, given: Tensor) -> Tensor | None:
     require(
         fits,
         f"attention_mask must be of shape (batch, length), 0 where a token is padding, not {describe(attention_mask)}; "
-        "what a token sees of others is the model's own affair.",
+        "the model itself decides which tokens a token sees.",
     )
     real = attention_mask[:, -length:].to(given.device) != 0
     return None if bool(real.all()) else real

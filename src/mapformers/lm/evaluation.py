@@ -86,7 +86,10 @@ def language_run(folder: str | Path) -> LanguageRun:
     _, config = RunFolder.open(Path(folder))
     require(config.task == "text", f"The run in {folder} is on {config.task}; give one that was trained on text.")
     foreign = isinstance(config.model, ForeignModel)
-    require(not foreign, f"The model of {folder} is your own {config.model_name}, of which no state is known.")
+    require(
+        not foreign,
+        f"The model of {folder} is your own {config.model_name}; only models of this library keep a state.",
+    )
     run = load(folder)
     model, task = run.model, run.task
     assert isinstance(model, Decoder) and isinstance(task, Text)
@@ -139,7 +142,7 @@ def held_out(corpus: Corpus, whatever: bool = False) -> TokenText:
     names = (LONG, "val", "train") if whatever else (LONG, "val")
     found = next((corpus.texts[name] for name in names if name in corpus.texts), None)
     if found is None:
-        raise UserError(f"{corpus.folder} holds no text back to measure on; name some with --documents.")
+        raise UserError(f"{corpus.folder} has no validation text; name a text with --documents.")
     return found
 
 

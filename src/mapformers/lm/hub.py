@@ -78,5 +78,5 @@ class HubSource:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
         return UserError(
             f"{self.name} cannot be read: {first}; check the name and the network, then give the same command again, "
-            "which goes on where it was."
+            "which continues where it stopped."
         )

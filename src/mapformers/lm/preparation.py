@@ -46,7 +46,7 @@ class PrepareSettings:
     suffixes: tuple[str, ...] = ()
     """Which files of a folder are text (.txt, .md, .jsonl, .gz and source code unless given)."""
     encoding: str = "utf-8"
-    """Of text files."""
+    """Encoding of text files."""
     field: str = "text"
     """Where the text is in a line of JSON or in a row of a dataset."""
     skip_broken: bool = False

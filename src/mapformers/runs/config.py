@@ -148,7 +148,7 @@ class RunConfig:
         require(self.seed >= 0, f"seed must not be negative, but is {self.seed}.")
         if self.backend.checkpoint_activations:
             own = not isinstance(self.model, ForeignModel)
-            require(own, "A model of your own keeps its activations as it will; leave out checkpoint_activations.")
+            require(own, "checkpoint_activations works for the models of this library only; leave it out for your own.")
             twice = "checkpoint_activations computes movements twice, and their running mean with them: "
             require(self.train.zero_mean_steps == 0, twice + "it goes with --zero-mean-steps 0 only.")
 
@@ -213,7 +213,7 @@ class RunConfig:
     def build_model(self) -> Decoder:
         """The model at its start: parameters are a function of the seed."""
         if isinstance(self.model, ForeignModel):
-            raise UserError(f"The model of this run is your own {self.model.name}; hand it over as model=….")
+            raise UserError(f"The model of this run is your own {self.model.name}; pass it as model=….")
         with initialisation(self.seed):
             model = Decoder(self.model)
         model.checkpoint_activations = self.backend.checkpoint_activations

@@ -51,7 +51,10 @@ def train(
     """
     config = RunConfig.compose(task, model, scale, layers=layers, seed=seed, **overrides)
     require(out != "", "out must name a folder; leave it out for runs/TASK-MODEL-seedN.")
-    require(not (resume and overwrite), "A run is either gone on with (resume) or started anew (overwrite), not both.")
+    require(
+        not (resume and overwrite),
+        "Give resume or overwrite, not both: one continues the run, the other starts it anew.",
+    )
     folder = default_folder(config) if out is None else Path(out)
     own = model if isinstance(model, nn.Module) else None
     if resume and RunFolder(folder).has_checkpoint():
