@@ -181,7 +181,7 @@ def test_adapters_come_on_top(tmp_path):
 
 
 def test_mistakes_are_named(tmp_path):
-    with pytest.raises(UserError, match="its maps already"):
+    with pytest.raises(UserError, match="already has maps"):
         add_maps(with_maps())
     with pytest.raises(UserError, match="LlamaForCausalLM"):
         add_maps(torch.nn.Linear(2, 2))

@@ -119,7 +119,7 @@ def test_tokens_come_as_they_are_made_and_the_model_is_left_as_it_was():
         ({"prompts": []}, "Give at least one prompt"),
         ({"prompts": [[1], []]}, "A prompt must have at least one token"),
         ({"prompts": [[VOCAB]]}, "Token 11 is out of range"),
-        ({"model": torch.nn.Linear(2, 2)}, "a model that keeps a state"),
+        ({"model": torch.nn.Linear(2, 2)}, "because it keeps a state"),
     ],
     ids=str,
 )

@@ -126,8 +126,8 @@ def test_killed_at_three_random_moments_it_ends_with_the_same_table(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         folder.mkdir()
-    line = plug_in(whole, "often", 1600, 20)
-    plug_in(killed, "often", 1600, 20)
+    line = plug_in(whole, "often", 1000, 20)
+    plug_in(killed, "often", 1000, 20)
     code, table, err = finish(line, whole)
     assert code == 0, err
     moments = random.Random(0)

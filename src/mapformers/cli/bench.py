@@ -118,8 +118,8 @@ def _lengths(asked: Arguments) -> dict[str, Any]:
 def _memory(asked: Arguments) -> dict[str, Any]:
     smoke = asked.scale == "smoke"
     large = SIZES["smoke" if smoke else "speed"]
-    grown = memory((64, 128)) if smoke else memory()
-    grown_by_batch = memory_by_batch(large, (1, 2)) if smoke else memory_by_batch(large)
+    grown = memory((64,)) if smoke else memory()
+    grown_by_batch = memory_by_batch(large, (1,)) if smoke else memory_by_batch(large)
     return {"rows": _plain(grown), "large": large.title, "by_batch": _plain(grown_by_batch)}
 
 
