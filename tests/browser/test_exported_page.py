@@ -63,6 +63,24 @@ def numbers(rows):
     return torch.tensor([value for row in rows for value in (row if isinstance(row, list) else [row])])
 
 
+ROW = """() => {
+  const strip = document.getElementById("strip");
+  const [around, now] = [strip, strip.querySelector(".chip.now")].map((part) => part.getBoundingClientRect());
+  const tokens = [...strip.querySelectorAll(".chip")].map((chip) => Number(chip.dataset.token));
+  return { tokens, inView: now.left >= around.left && now.right <= around.right };
+}"""
+
+
+def test_the_row_of_tokens_follows_a_long_walk_and_back(chromium, grid):
+    with page_at(chromium, grid[1].as_uri()) as page:
+        page.evaluate("explorer.revealsByItself = false")
+        for keys in (" ".join(["ArrowRight ArrowUp ArrowLeft ArrowDown"] * 16), "Backspace " * 9, "ArrowUp ArrowUp"):
+            press(page, keys.strip())
+            page.wait_for_timeout(100)
+            row, length = page.evaluate(ROW), state(page, "e.walk.tokens().length")
+            assert row == {"tokens": list(range(length - 96, length)), "inView": True}
+
+
 def test_interventions_are_those_of_python(chromium, grid):
     exhibit, path = grid
     with page_at(chromium, path.as_uri()) as page:

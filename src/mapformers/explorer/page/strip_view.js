@@ -9,7 +9,8 @@ import { norm } from "./linear.js";
 const SHOWN = 96; // tokens at most: enough to scroll in
 
 /** @typedef {{whole: HTMLElement, chip: HTMLElement, face: HTMLElement, bars: HTMLElement[]}} Column */
-/** @type {WeakMap<HTMLElement, Column[]>} columns are made once, and dressed anew for every token: that is fast */
+/** @typedef {{first: number, columns: Column[], more: HTMLElement}} Row the tokens from the first one on, a column each */
+/** @type {WeakMap<HTMLElement, Row>} columns stay where they are as long as they can: to lay them all out takes long */
 const made = new WeakMap();
 
 /** @param {HTMLElement} holder @param {App} app */
@@ -17,14 +18,29 @@ export function drawStrip(holder, app) {
   const tokens = app.walk.tokens();
   const first = Math.max(0, Math.min(tokens.length - SHOWN, app.cursor - SHOWN + 8));
   const count = Math.min(tokens.length - first, SHOWN);
-  const columns = made.get(holder) ?? [];
-  made.set(holder, columns);
-  while (columns.length < count) columns.push(newColumn(app));
+  const row = made.get(holder) ?? { first: 0, columns: [], more: element("span", { class: "more" }) };
+  made.set(holder, row);
+  if (row.more.parentElement !== holder) fill(holder, row.more);
+  slide(row, holder, first, count, app);
   const rows = app.about.models.map((_, model) => app.attentionRow(model));
-  for (let at = 0; at < count; at++) dressColumn(columns[at], first + at, tokens[first + at], rows, app);
+  row.columns.forEach((column, at) => dressColumn(column, first + at, tokens[first + at], rows, app));
   const before = first > 0 ? `… ${first} before` : tokens.length ? "" : "Nothing yet.";
-  if (isNew(holder, count, before)) fill(holder, before ? element("span", { class: "more" }, before) : null, ...columns.slice(0, count).map((column) => column.whole));
+  if (isNew(row.more, before)) fill(row.more, before);
+  row.more.hidden = !before;
   requestAnimationFrame(() => bringIntoView(holder));
+}
+
+/** Let a row begin at another token: columns that are left behind come again at its end. @param {Row} row @param {HTMLElement} holder @param {number} first @param {number} count @param {App} app */
+function slide(row, holder, first, count, app) {
+  const { columns } = row;
+  const free = [...columns.splice(0, Math.max(0, first - row.first)), ...columns.splice(count)];
+  while (columns.length < count) {
+    const column = free.shift() ?? newColumn(app);
+    columns.push(column);
+    holder.append(column.whole);
+  }
+  free.forEach((column) => column.whole.remove());
+  row.first = first;
 }
 
 /** @param {App} app @returns {Column} */
@@ -40,9 +56,9 @@ function newColumn(app) {
 function dressColumn({ chip, face, bars }, index, token, rows, app) {
   const weights = rows.map((row) => (row && index <= app.cursor ? (row[index] ?? 0) : 0));
   bars.forEach((bar, model) => {
-    const height = `${Math.round(weights[model] * 100)}%`;
-    if (bar.style.height === height) return;
-    bar.style.height = height;
+    const height = `scaleY(${Math.round(weights[model] * 100) / 100})`; // a transformation lays nothing out again
+    if (bar.style.transform === height) return;
+    bar.style.transform = height;
     set(/** @type {Element} */ (bar.parentElement), "title", weights[model] ? `attention ${percent(weights[model])}` : "");
   });
   const acts = app.task.kind !== "brackets" && app.task.actions.includes(token);
@@ -67,7 +83,7 @@ function set(dressed, name, value) {
 
 /** Scroll the row so far that the token which is looked at can be seen. @param {HTMLElement} holder */
 function bringIntoView(holder) {
-  const current = /** @type {HTMLElement | null} */ (holder.querySelector(".chip.now"));
+  const current = /** @type {HTMLElement | null | undefined} */ (holder.querySelector(".chip.now")?.closest(".column"));
   if (!current) return;
   const left = current.offsetLeft - holder.offsetLeft;
   if (left < holder.scrollLeft || left > holder.scrollLeft + holder.clientWidth - 60) holder.scrollLeft = left - holder.clientWidth + 90;
