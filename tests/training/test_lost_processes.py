@@ -34,7 +34,7 @@ def assert_goes_on(folder, log, settings):
     """After a process was killed: what the others said, and that the run can be resumed to its end."""
     remedy = f"go on with: mapformers train --resume --out {folder}\n"
     assert (
-        f"mapformers: Another process of this run has ended, and it cannot go on without; {remedy}" in log.read_text()
+        f"mapformers: Another process of this run has ended, so this one cannot continue; {remedy}" in log.read_text()
     )
     assert not (folder / "result.json").exists()
     run_in_two_processes(folder, resume=True, **settings)

@@ -27,7 +27,7 @@ def spelled(subject: Subject, string: str) -> Tensor:
     """The tokens of a string of brackets, (L,)."""
     names = list(subject.task.token_names)
     for symbol in string:
-        require(symbol in names, f"{symbol!r} is no bracket of this task, which has {' '.join(names)}.")
+        require(symbol in names, f"{symbol!r} is not a bracket of this task, which has {' '.join(names)}.")
     return torch.tensor([names.index(symbol) for symbol in string])
 
 

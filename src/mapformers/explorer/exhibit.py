@@ -79,7 +79,10 @@ def open_runs(folders: Sequence[Path]) -> Exhibit:
     require(1 <= len(folders) <= MAX_MODELS, f"One or two runs can be explored at a time, not {len(folders)}.")
     runs = tuple(load(folder) for folder in folders)
     for run in runs:
-        require(isinstance(run.model, Decoder), f"{run.folder} holds a model of your own; only models built here show.")
+        require(
+            isinstance(run.model, Decoder),
+            f"{run.folder} holds a model of your own; only models of `build_model` can be explored.",
+        )
     first = runs[0].task
     for run in runs[1:]:
         same = run.task.name == first.name and list(run.task.token_names) == list(first.token_names)

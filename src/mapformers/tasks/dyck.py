@@ -74,7 +74,7 @@ class Dyck(Task[DyckSettings]):
 
     def split_settings(self, split: str | Mapping[str, Any] | DyckSettings) -> DyckSettings:
         asked = super().split_settings(split)
-        require(asked.types == self.settings.types, "A split must keep types, or its tokens would be others.")
+        require(asked.types == self.settings.types, "A split must keep types, which decides the tokens.")
         require(asked.loss == self.settings.loss, "A split must keep the loss; build another task for the other one.")
         return asked
 

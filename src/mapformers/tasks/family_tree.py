@@ -96,7 +96,7 @@ class FamilyTree(WalkTask[FamilySettings]):
     def split_settings(self, split: str | Mapping[str, Any] | FamilySettings) -> FamilySettings:
         settings = super().split_settings(split)
         same = settings.n_names == self.settings.n_names
-        require(same, "A split must keep n_names, or its tokens would be others; build another task for that.")
+        require(same, "A split must keep n_names, which decides the tokens; build another task to change it.")
         return settings
 
     def numbers_per_sequence(self, settings: FamilySettings) -> int:

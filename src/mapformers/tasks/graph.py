@@ -144,7 +144,8 @@ class Graph(WalkTask[GraphSettings]):
         settings = super().split_settings(split)
         same = (settings.world, settings.n_objects) == (self.settings.world, self.settings.n_objects)
         require(
-            same, "A split must keep world and n_objects, or its tokens would be others; build another task for that."
+            same,
+            "A split must keep world and n_objects, which decide the tokens; build another task to change them.",
         )
         self._require_reached(settings)
         return settings

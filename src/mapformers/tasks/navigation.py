@@ -107,7 +107,8 @@ class Navigation(WalkTask[World]):
         world = super().split_settings(split)
         same = (world.dims, world.n_objects) == (self.settings.dims, self.settings.n_objects)
         require(
-            same, "A split must keep dims and n_objects, or its tokens would be others; build another task for that."
+            same,
+            "A split must keep dims and n_objects, which decide the tokens; build another task to change them.",
         )
         return world
 

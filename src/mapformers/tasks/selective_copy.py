@@ -62,7 +62,7 @@ class SelectiveCopy(Task[SelectiveCopySettings]):
     def split_settings(self, split: str | Mapping[str, Any] | SelectiveCopySettings) -> SelectiveCopySettings:
         settings = super().split_settings(split)
         same = settings.n_kinds == self.settings.n_kinds
-        require(same, "A split must keep n_kinds, or its tokens would be others; build another task for that.")
+        require(same, "A split must keep n_kinds, which decides the tokens; build another task to change it.")
         return settings
 
     def numbers_per_sequence(self, settings: SelectiveCopySettings) -> int:

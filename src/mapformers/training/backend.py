@@ -37,7 +37,7 @@ def start(backend: Backend, folder: Path) -> Accelerator:
             project_config=ProjectConfiguration(project_dir=str(folder), logging_dir=str(folder / "tracking")),
         )
     except ValueError as error:
-        raise UserError(f"This machine cannot train so: {error}") from None
+        raise UserError(f"This machine cannot train with these settings: {error}") from None
     # States of layers are views, but nothing is written into them while a model learns.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     # Of a weight whose first dimension is 1 (one head) the two strides differ in name only.
@@ -71,7 +71,7 @@ def lost_processes_told(remedy: str) -> Iterator[None]:
     except RuntimeError as error:
         if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
-        raise UserError(f"Another process of this run has ended, and it cannot go on without; {remedy}") from None
+        raise UserError(f"Another process of this run has ended, so this one cannot continue; {remedy}") from None
 
 
 def is_main_process() -> bool:
