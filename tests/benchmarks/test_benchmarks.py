@@ -1,5 +1,6 @@
 """Benchmarks measure what they say: turns are taken, peaks are peaks, blocked attention stays small."""
 
+import dataclasses
 import json
 import math
 
@@ -42,7 +43,8 @@ def test_mapem_never_holds_a_matrix_of_logits_for_the_whole_batch():
 
 def test_every_mixer_is_timed_and_has_a_place_in_the_table():
     assert {name for name, _ in throughput.rows().values()} == set(LAYERS)
-    timings = throughput.throughput(throughput.SIZES["smoke"], repeats=1, memory=False)
+    every = dataclasses.replace(throughput.SIZES["smoke"], rows=())
+    timings = throughput.throughput(every, repeats=1, memory=False)
     assert [t.ratio_to_rope for t in timings if t.row == "rope"] == [1.0]
     assert {t.row for t in timings} >= {"rope", "mapwm", "mapem", "mapem attend=s", "Llama"}
     for t in timings:

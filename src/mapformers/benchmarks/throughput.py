@@ -18,7 +18,7 @@ from mapformers.stages import doing
 from mapformers.training.optimizer import build_optimizer
 
 SIZES = {
-    "smoke": Size("smoke", 1, 32, 1, 4, 32, repeats=2),
+    "smoke": Size("smoke", 1, 32, 1, 4, 32, repeats=2, rows=("mapwm", "mapem")),
     "navigation": Size("navigation", 1, 64, 1, 128, 256),
     # The rows of the paper's table (A.9) and its neighbour: a step of every layer there is would take half an hour.
     "speed": Size("speed", 12, 768, 12, 4, 256, repeats=5, rows=("mapwm", "mapem", "mapwm-nc", "mapem-nc")),
