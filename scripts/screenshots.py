@@ -41,8 +41,9 @@ def untrained(task: str) -> Exhibit:
 
 
 @contextmanager
-def served(exhibit: Exhibit) -> Iterator[str]:
-    server = Server(Explorer(exhibit))
+def served(explorer: Explorer) -> Iterator[str]:
+    """The address of its page, for as long as it is looked at."""
+    server = Server(explorer)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -96,7 +97,7 @@ def show_report(browser: Browser, report: str, width: int) -> Image.Image:
 
 
 def show_task(browser: Browser, task: str, exhibit: Exhibit, width: int) -> Image.Image:
-    with served(exhibit) as url, opened(browser, url, width) as page:
+    with served(Explorer(exhibit)) as url, opened(browser, url, width) as page:
         page.wait_for_selector("#app[aria-busy=false]", timeout=60_000)
         if task in ("dyck", "graph", "family-tree"):
             page.click("text=Start over")

@@ -13,7 +13,6 @@ import argparse
 import shutil
 import statistics
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,9 +26,10 @@ from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from mapformers.explorer.bundle import bundle
 from mapformers.explorer.exhibit import Exhibit, open_runs
-from mapformers.explorer.server import Explorer, Server
+from mapformers.explorer.server import Explorer
 from mapformers.runs.config import RunConfig
 from mapformers.runs.run import Run
+from screenshots import served
 
 KEYS, WARM = 60, 16
 ROUND = ("ArrowRight", "ArrowRight", "ArrowUp", "ArrowUp", "ArrowLeft", "ArrowLeft", "ArrowDown", "ArrowDown")
@@ -72,16 +72,10 @@ def untrained() -> Exhibit:
 
 @contextmanager
 def server_page(clock: "Clock", exhibit: Exhibit) -> Iterator[str]:
-    server = Server(Explorer(exhibit))
-    server.explorer.answers["read"] = clock.watch(server.explorer.read)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.url
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    explorer = Explorer(exhibit)
+    explorer.answers["read"] = clock.watch(explorer.read)
+    with served(explorer) as url:
+        yield url
 
 
 @contextmanager

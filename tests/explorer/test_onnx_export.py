@@ -41,7 +41,7 @@ def test_a_step_as_the_page_of_the_docs_has_it(tmp_path: Path, monkeypatch: pyte
 def test_whole_sequences_by_the_command(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     import onnxruntime
 
-    file = tmp_path / "new" / "mapwm.onnx"  # a folder that is missing is made, as by `explore --export`
+    file = tmp_path / "mapwm.onnx"
     assert main(["export", str(saved), "--onnx", str(file), "--form", "sequence"]) == 0
     said = capsys.readouterr()
     assert "onnxruntime answers as PyTorch does" in said.out and said.err == ""
@@ -80,6 +80,7 @@ def test_wrong_input_is_refused_in_a_sentence(
         return error
 
     file = str(tmp_path / "x.onnx")
+    assert "There is no folder" in said(str(saved), "--onnx", str(tmp_path / "nowhere" / "x.onnx"))
     assert "is a folder; name the file" in said(str(saved), "--onnx", str(tmp_path))
     assert "--onnx is missing" in said(str(saved))
     assert "--form" in said(str(saved), "--onnx", file, "--form", "whole")

@@ -30,12 +30,12 @@ def old_package(folder, edits):
 
 @pytest.fixture
 def measured(mini, tmp_path, monkeypatch):
-    """A record of one run, or of one per row, which ``edited`` makes that of earlier sources."""
+    """A record of two runs, of MapWM and RoPE, which ``edited`` makes that of earlier sources."""
     monkeypatch.chdir(tmp_path)
+    run_recipe(mini, tmp_path / "results")
     file = tmp_path / "results" / "mini.json"
 
-    def edited(*edits, rows=("MapWM",), recorded=None):
-        run_recipe(mini, tmp_path / "results", rows=rows)
+    def edited(*edits, recorded=None):
         old_package(tmp_path / "old", edits)
         record = json.loads(file.read_text())
         for run in record["runs"]:
@@ -55,12 +55,12 @@ def runs(file):
 def test_a_run_is_of_the_new_sources_too_if_they_compute_the_same(measured, capsys):
     file = measured(AN_UNUSED_NAME)
     before = runs(file)
-    assert [provenance.freshness(run) for run in before] == ["changed"]
+    assert [provenance.freshness(run) for run in before] == ["changed", "changed"]
     assert main(["confirm", "mini"]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("the same weights and figures") == 1 and "1 of 1 runs" in printed
+    assert printed.count("the same weights and figures") == 2 and "2 of 2 runs" in printed
     after = runs(file)
-    assert [provenance.freshness(run) for run in after] == ["current"]
+    assert [provenance.freshness(run) for run in after] == ["current", "current"]
     assert [{k: v for k, v in run.items() if k != "confirmed"} for run in after] == before
     assert main(["confirm", "all", "--results", "results"]) == 0
     assert "0 of 0 runs" in capsys.readouterr().out
@@ -74,12 +74,12 @@ def test_a_run_stays_old_if_they_compute_something_else(measured, edit, what, ca
     file = measured(edit)
     assert main(["confirm", "mini"]) == 1
     printed = capsys.readouterr().out
-    assert printed.count(what) == 1 and "0 of 1 runs" in printed
-    assert [provenance.freshness(run) for run in runs(file)] == ["changed"]
+    assert printed.count(what) == 2 and "0 of 2 runs" in printed
+    assert [provenance.freshness(run) for run in runs(file)] == ["changed", "changed"]
 
 
 def test_each_run_is_judged_by_its_own_sources_and_needs_no_curve(measured, capsys):
-    file = measured(AN_UNUSED_NAME, ANOTHER_ROPE, rows=("RoPE (tiny)", "MapWM"))
+    file = measured(AN_UNUSED_NAME, ANOTHER_ROPE)
     record = json.loads(file.read_text())
     for run in record["runs"]:
         run["curve"] = []
@@ -97,7 +97,7 @@ def test_a_commit_without_the_sources_that_were_measured_is_no_evidence(measured
 
 
 def test_what_cannot_be_compared_is_said(measured, capsys):
-    file = measured(rows=("RoPE (tiny)", "MapWM"), recorded="0123456789abcdef")
+    file = measured(recorded="0123456789abcdef")
     record = json.loads(file.read_text())
     record["runs"][0]["config"]["model"]["layers"][0]["name"] = "gone"
     record["runs"][1]["commit"] = None

@@ -178,10 +178,9 @@ def test_what_exit_codes_say():
 def test_two_commands_at_once_share_the_work(tmp_path):
     """Neither runs a cell that the other is at, and both end with the whole table."""
     line = plug_in(tmp_path, "often", 400, 20)
-    line[line.index("--seeds") + 1] = line[line.index("--jobs") + 1] = "1"  # two cells, one for each
     both = [start(line, tmp_path) for _ in range(2)]
     outcomes = [(process.communicate(timeout=180), process.returncode) for process in both]
     assert [code for _, code in outcomes] == [0, 0], outcomes
     assert outcomes[0][0][0] == outcomes[1][0][0]
     logs = [path.read_text() for path in tmp_path.glob("runs/often/smoke/*/log.txt")]
-    assert len(logs) == 2 and all(log.count("Training on") == 1 for log in logs)
+    assert len(logs) == 4 and all(log.count("Training on") == 1 for log in logs)

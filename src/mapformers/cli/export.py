@@ -31,11 +31,11 @@ class Arguments:
 
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, PROG, DESCRIPTION)
-    from mapformers.explorer.onnx import export_onnx, require_file_name, require_packages
+    from mapformers.explorer.onnx import export_onnx, require_folder, require_packages
     from mapformers.model import Decoder
     from mapformers.runs.run import load
 
-    require_file_name(asked.onnx)
+    require_folder(asked.onnx)
     require_packages()
     run = load(asked.run_dir)
     model = run.model

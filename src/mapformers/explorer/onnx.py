@@ -20,7 +20,7 @@ from torch.export import Dim, ExportedProgram
 
 from mapformers.errors import UserError, require
 from mapformers.explorer.step import StreamingStep, export_step, require_open, traced_plainly
-from mapformers.files import clear_file_errors, write_atomically
+from mapformers.files import write_atomically
 from mapformers.model import Decoder
 from mapformers.modes import in_eval_mode
 
@@ -42,7 +42,7 @@ class Exported(NamedTuple):
 
 def export_onnx(model: Decoder, path: Path, form: Form = "step") -> Exported:
     """Write a model as ONNX, once onnxruntime has answered as PyTorch does; where it is not installed, unchecked."""
-    require_file_name(path)
+    require_folder(path)
     require_packages()
     with torch.no_grad(), in_eval_mode(model):
         if form == "step":
@@ -60,9 +60,7 @@ def export_onnx(model: Decoder, path: Path, form: Form = "step") -> Exported:
         require(
             difference <= TOLERANCE, f"{far}; export the other --form, or train with weights that are not so large."
         )
-    with clear_file_errors("write to", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
+    write_atomically(path, content)
     return Exported(path, len(content), inputs, outputs, difference)
 
 
@@ -74,7 +72,8 @@ def _checked(check: Callable[[Run], float], content: bytes, form: Form) -> float
         raise UserError(f"onnxruntime cannot compute the {form} form, so nothing was written: {said}") from error
 
 
-def require_file_name(path: Path) -> None:
+def require_folder(path: Path) -> None:
+    require(path.parent.is_dir(), f"There is no folder {path.parent} to write {path.name} to; make it first.")
     require(not path.is_dir(), f"{path} is a folder; name the file that is to be written.")
 
 
