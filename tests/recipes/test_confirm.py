@@ -90,6 +90,23 @@ def test_each_run_is_judged_by_its_own_sources_and_needs_no_curve(measured, caps
     assert judged == {"MapWM": "current", "RoPE (tiny)": "changed"}
 
 
+def test_one_run_is_compared_for_all_that_differ_in_seed_and_rate_alone(measured, capsys):
+    file = measured(AN_UNUSED_NAME)
+    record = json.loads(file.read_text())
+    first = record["runs"][0]
+    for seed, change in ((1, {"lr": 0.5}), (2, {"batch_size": first["config"]["train"]["batch_size"] + 1})):
+        config = {**first["config"], "seed": seed, "train": {**first["config"]["train"], **change}}
+        record["runs"].append({**first, "seed": seed, "config": config})
+    groups = confirm.alike(record["runs"])
+    assert [[run["seed"] for run in group] for group in groups] == [[0, 1], [0], [2]]
+    record["runs"] = record["runs"][:1] + record["runs"][2:3]
+    file.write_text(json.dumps(record))
+    assert main(["confirm", "mini"]) == 0
+    printed = capsys.readouterr().out
+    assert "seed 1 (by MapWM, 1D, seed 0): the same" in printed and "2 of 2 runs" in printed
+    assert [provenance.freshness(run) for run in runs(file)] == ["current", "current"]
+
+
 def test_a_commit_without_the_sources_that_were_measured_is_no_evidence(measured, capsys):
     measured(AN_UNUSED_NAME, recorded="0123456789abcdef")
     assert main(["confirm", "mini"]) == 1

@@ -22,7 +22,8 @@ DESCRIPTION = """Compare old and new sources for recorded runs whose sources hav
 
 A run of a few steps is made with the sources of the commit that was measured and with those of now, both on this
 machine. If it ends with the same weights, to the last bit, and the same figures on every split, the recorded run counts
-as measured with the sources as they are now. The exit code is 1 if one does not.
+as measured with the sources as they are now. Of runs that differ in the seed or the learning rate alone, one is
+compared for all. The exit code is 1 if a run is not confirmed.
 """
 
 

@@ -3,7 +3,8 @@
 A change to the sources marks every run that they decide as old, even if it changes nothing that is computed. A run is
 confirmed if the sources that it was measured with, taken from its commit, and those of now end a run of a few steps
 with the same weights to the last bit, and with the same figures on every split. Both are run on this machine: another
-processor rounds otherwise, and after some hundred steps comes to another figure.
+processor rounds otherwise, and after some hundred steps comes to another figure. Of runs that differ in nothing but the
+seed and the learning rate, which are numbers that the same lines compute with, one is compared for all.
 """
 
 import json
@@ -11,9 +12,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -21,6 +22,7 @@ from typing import Any
 
 from mapformers.errors import UserError, require
 from mapformers.launch import first_steps
+from mapformers.recipes.recipe import Key
 from mapformers.recipes.record import Record, key_of, line_of, update_record
 from mapformers.runs.checkout import commit, unpack_commit
 from mapformers.runs.provenance import is_stale
@@ -40,13 +42,17 @@ class Confirmation:
     """Why it could not be compared."""
     sources: str = ""
     """A hash of the sources of now."""
+    compared: Mapping[str, Any] | None = None
+    """The run that was compared in its place, which has another seed or learning rate."""
 
     @property
     def holds(self) -> bool:
         return not self.fault and not self.differs
 
     def __str__(self) -> str:
-        title = f"{line_of(self.run)}, {self.run['world']}, seed {self.run['seed']}"
+        title = title_of(self.run)
+        if self.compared is not None:
+            title += f" (by {title_of(self.compared)})"
         if self.fault:
             return f"{title}: not confirmed: {self.fault}"
         if self.differs:
@@ -54,14 +60,37 @@ class Confirmation:
         return f"{title}: the same weights and figures from old and new sources"
 
 
+def title_of(run: Mapping[str, Any]) -> str:
+    return f"{line_of(run)}, {run['world']}, seed {run['seed']}"
+
+
 def confirm(file: Path, record: Record, jobs: int = 1) -> Iterator[Confirmation]:
-    """Compare every run of a record whose sources have changed; each that agrees is noted in the file at once."""
-    old = [run for run in record["runs"] if is_stale(run)]
+    """Judge every run of a record whose sources have changed; those that agree are noted in the file at once."""
+    groups = alike([run for run in record["runs"] if is_stale(run)])
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
-        for confirmation in pool.map(partial(compare, Commits(Path(folder))), old):
-            if confirmation.holds:
-                update_record(file, partial(_with_confirmation, confirmation), record)
-            yield confirmation
+        first = pool.map(partial(compare, Commits(Path(folder))), [group[0] for group in groups])
+        for found, group in zip(first, groups):
+            if found.holds:
+                update_record(file, partial(_with_confirmation, found, {key_of(run) for run in group}), record)
+            yield found
+            yield from (replace(found, run=run, compared=group[0]) for run in group[1:])
+
+
+def alike(runs: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Runs of the same sources and threads whose configs differ in the seed and the learning rate at most."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        known, config = run.get("confirmed", run), dict(run["config"])
+        config["train"] = {name: value for name, value in config.get("train", {}).items() if name != "lr"}
+        config.pop("seed", None)
+        same = [config, known.get("sources"), known.get("commit"), threads_of(run)]
+        groups.setdefault(json.dumps(same, sort_keys=True), []).append(run)
+    return list(groups.values())
+
+
+def threads_of(run: Mapping[str, Any]) -> int:
+    threads: int = run.get("hardware", {}).get("threads", 1)
+    return threads
 
 
 class Commits:
@@ -95,7 +124,7 @@ def compare(sources_at: Callable[[str], Path], run: Mapping[str, Any]) -> Confir
 
 def _first_steps(run: Mapping[str, Any], source: Path) -> dict[str, Any]:
     """What the script `first_steps.py` prints with the package of a folder."""
-    asked = {"config": run["config"], "threads": run.get("hardware", {}).get("threads", 1)}
+    asked = {"config": run["config"], "threads": threads_of(run)}
     command = [sys.executable, "-P", str(Path(first_steps.__file__))]
     done = subprocess.run(
         command,
@@ -112,8 +141,7 @@ def _first_steps(run: Mapping[str, Any], source: Path) -> dict[str, Any]:
     return figures
 
 
-def _with_confirmation(confirmation: Confirmation, record: Record) -> Record:
+def _with_confirmation(confirmation: Confirmation, keys: Collection[Key], record: Record) -> Record:
     noted = {"sources": confirmation.sources, "commit": commit()}
-    key = key_of(confirmation.run)
-    runs = [{**run, "confirmed": noted} if key_of(run) == key else run for run in record["runs"]]
+    runs = [{**run, "confirmed": noted} if key_of(run) in keys else run for run in record["runs"]]
     return {**record, "runs": runs}
