@@ -85,6 +85,14 @@ def test_the_page_of_all_results_has_one_table_and_one_sentence_for_each(mini):
     assert "Not run yet: " in page and "table2" in page.split("Not run yet: ")[1]
 
 
+def test_the_page_of_all_results_has_the_papers_order_and_one_line_for_what_only_chooses(mini):
+    empty = a_record()
+    page = results_page({name: empty for name in ("rates-ssm", "ssm", "mini", "table2", "table1")}, {})
+    headings = [line.removeprefix("## ").split(":")[0] for line in page.splitlines() if line.startswith("## ")]
+    assert headings == ["table1", "table2", "ssm", "mini", "To choose settings"]
+    assert "- **rates-ssm**: each row of `ssm`" in page and "(results/rates-ssm.md)" in page
+
+
 def test_the_page_of_a_recipe_has_every_seed_and_where_it_comes_from(mini):
     page = recipe_page(mini, RECORD)
     assert "| MapWM ° | 1D | 1 | 0.7500 | 0.2500 | 0.7500 | – | 1.0 |" in page

@@ -17,7 +17,7 @@ from mapformers.errors import require, unknown
 from mapformers.files import clear_file_errors, read_json, write_atomically, write_json
 from mapformers.recipes import RECIPES, Recipe
 from mapformers.recipes.figures import plain_figures
-from mapformers.recipes.pages import page_views, recipe_page, recipe_section, recipe_tables
+from mapformers.recipes.pages import page_views, recipe_line, recipe_page, recipe_section, recipe_tables
 from mapformers.recipes.record import read_record, results_file, with_added_rows
 from mapformers.reports.analysis_tables import analysis_tables
 from mapformers.reports.formats import csv_row
@@ -36,6 +36,8 @@ DESCRIPTION = """Print a table of the paper beside what was measured.
 INTRODUCTION = """Figures in brackets are the paper's; ours are means ± standard deviations over seeds.
 All choices are made on the iid split; OOD splits are only reported. Each table has a page of its own with what
 rule-based players score, every seed, curves, settings and commands."""
+
+IN_THE_PAPER = ("table1", "table2", "dyck", "lm", "ssm", "recall", "dims", "family")  # sec. 4.1 to 4.4, A.6, C.3, D
 
 
 @dataclass(frozen=True)
@@ -180,16 +182,25 @@ def recipe_records(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def results_page(recipes: Mapping[str, Mapping[str, Any]], benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
-    """docs/results.md: the tables of the paper first, then ours, then benchmarks."""
-    ours_last = sorted(recipes, key=lambda name: (not RECIPES[name].paper, name))
+    """docs/results.md: the tables of the paper in its order, then ours, what only chooses settings, and benchmarks."""
+    whole = {name: with_added_rows(RECIPES[name], record["runs"]) for name, record in recipes.items()}
+    choosing = [name for name in whole if whole[name].chooses]
+    tables = sorted(whole.keys() - set(choosing), key=lambda name: (_place(name), name))
     missing = [name for name in RECIPES if name not in recipes]
     return join_sections(
         "# Results",
         f"{WRITTEN_BY}\n{INTRODUCTION}",
-        *(recipe_section(with_added_rows(RECIPES[name], recipes[name]["runs"]), recipes[name]) for name in ours_last),
+        *(recipe_section(whole[name], recipes[name]) for name in tables),
+        "## To choose settings" if choosing else "",
+        "\n".join(recipe_line(whole[name], recipes[name]) for name in choosing),
         f"Not run yet: {', '.join(missing)}." if missing else "",
         *(benchmark_section(name, record) for name, record in benchmarks.items()),
     )
+
+
+def _place(name: str) -> int:
+    """Where a recipe comes in the paper; all others come after it."""
+    return IN_THE_PAPER.index(name) if name in IN_THE_PAPER else len(IN_THE_PAPER)
 
 
 def analysis_documents(root: Path) -> dict[Path, str]:

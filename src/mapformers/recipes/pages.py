@@ -28,6 +28,12 @@ def recipe_section(recipe: Recipe, record: Mapping[str, Any]) -> str:
     )
 
 
+def recipe_line(recipe: Recipe, record: Mapping[str, Any]) -> str:
+    """What docs/results.md says of a recipe that is only there to choose settings: its tables are on its own page."""
+    said = [f"**{recipe.name}**: {recipe.summary}", finding(recipe, record), _more(recipe)]
+    return f"- {' '.join(filter(None, said))}"
+
+
 def overview(recipe: Recipe, record: Mapping[str, Any]) -> Table:
     """All worlds in one table; players are on the recipe's own page."""
     several = len(recipe.worlds) > 1
