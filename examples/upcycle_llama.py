@@ -33,20 +33,31 @@ def windows(text: torch.Tensor, batch: int, length: int, generator: torch.Genera
     return torch.stack([text[start : start + length] for start in starts])
 
 
-def train(model: LlamaForCausalLM, batches, rate: float) -> LlamaForCausalLM:
-    """AdamW on batches of (tokens, targets); targets of −100 have no loss. The path learns at a tenth of the rate."""
+def train(model: LlamaForCausalLM, batches, steps: int, rate: float, path_rate: float, map_first: int = 0):
+    """AdamW on batches of (tokens, targets); targets of −100 have no loss.
+
+    ``path_rate`` is the rate of the path beside that of the rest: a tenth on text, where RoPE is a good start, all of
+    it in a world, whose map has to be found. For the first ``map_first`` steps the mean movement is held at zero, so
+    that a map is found before a clock.
+    """
     path = [parameter for name, parameter in model.named_parameters() if ".path." in name]
     rest = [parameter for name, parameter in model.named_parameters() if ".path." not in name]
-    groups = [{"params": rest}, {"params": path, "lr": rate / 10, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=0.05)
+    groups = [{"params": rest}, {"params": path, "lr": rate * path_rate, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), weight_decay=0.05)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 50) * (1 - step / steps))
     model.train()
-    for tokens, targets in batches:
+    for step, (tokens, targets) in enumerate(batches):
+        mf.training.zero_mean_movement(model, step < map_first)
         logits = model(tokens, use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        schedule.step()
+        if (step + 1) % 100 == 0:
+            print(f"  step {step + 1} of {steps}, loss {loss.item():.3f}", flush=True)
+    mf.training.zero_mean_movement(model, False)
     return model.eval()
 
 
@@ -84,7 +95,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--text-steps", type=int, default=3000)
     parser.add_argument("--world-steps", type=int, default=3000)
-    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate on text")
+    parser.add_argument("--world-rate", type=float, default=2e-3, help="learning rate in the world")
     parser.add_argument("--out", type=Path, default=Path("runs/llama-with-maps"))
     args = parser.parse_args()
     if args.tiny:
@@ -96,7 +108,8 @@ def main() -> None:
     config = LlamaConfig(vocab_size=BYTES, num_attention_heads=4, pad_token_id=0, eos_token_id=None, **sizes)
     text = read_text(args.text)
     cut = len(text) * 9 // 10
-    plain = train(LlamaForCausalLM(config), text_batches(text[:cut], args.text_steps, args, seed=0), args.rate)
+    first = text_batches(text[:cut], args.text_steps, args, seed=0)
+    plain = train(LlamaForCausalLM(config), first, args.text_steps, args.rate, path_rate=0.1)
 
     mapped = add_maps(copy.deepcopy(plain), rank=args.rank, omega_max=2 * math.pi, base=64)
     sample = text[None, : args.length]
@@ -104,10 +117,12 @@ def main() -> None:
         print("same logits:", torch.equal(plain(sample).logits, mapped(sample).logits))
 
     for name, model in (("plain", plain), ("with maps", mapped)):
-        train(model, text_batches(text[:cut], args.text_steps // 2, args, seed=1), args.rate / 3)
+        more = args.text_steps // 2
+        train(model, text_batches(text[:cut], more, args, seed=1), more, args.rate / 3, path_rate=0.1)
         print(f"perplexity, {name}: {perplexity(model, text[cut:], args):.3f}")
     for name, model in (("plain", plain), ("with maps", mapped)):
-        train(model, world_batches(task, args.world_steps, args, seed=2), args.rate)
+        walks = world_batches(task, args.world_steps, args, seed=2)
+        train(model, walks, args.world_steps, args.world_rate, path_rate=1.0, map_first=250)
         scores = mf.evaluate(model, task, "iid", n_sequences=16 if args.tiny else 256)
         print(f"accuracy on revisits, {name}: {float(scores['accuracy']):.3f}")
 

@@ -62,6 +62,14 @@ def test_gradients_reach_the_path_from_the_first_step_and_move_it():
     assert not torch.equal(model(IDS).logits, before)
 
 
+def test_every_dimension_of_the_map_has_planes_that_rope_turns_quickly_and_slowly():
+    path = add_maps(plain(), rank=3, omega_max=2.0, base=64.0).model.layers[0].self_attn.path
+    owner = path.w_out[0].argmax(dim=0)
+    assert owner.tolist() == [0, 1, 2, 0] and torch.equal(path.w_out[0].sum(dim=0), torch.ones(4))
+    slowest = 2 * torch.pi / 64
+    assert torch.allclose(path.omega[0], torch.tensor([2.0, 2.0, 2.0, slowest]))  # a ladder of one block is omega_max
+
+
 def test_the_angle_is_that_of_rope_and_of_the_path_together():
     """Turned before RoPE by θ is turned by RoPE's angle plus θ: a constant movement is RoPE with other angles."""
     model = add_maps(plain(num_hidden_layers=1), rank=1, omega_max=1.0, base=10.0)

@@ -71,12 +71,21 @@ class AddedPath(PathIntegrator):
 
     def __init__(self, shape: LayerShape, rank: int, options: VelocityOptions):
         super().__init__(shape, rank, options)
-        self.start()
+        self.start(options)
 
     @torch.no_grad()
-    def start(self) -> None:
-        """No movement, whatever is read: θ = 0."""
+    def start(self, options: VelocityOptions) -> None:
+        """No movement, whatever is read: θ = 0.
+
+        Block i belongs to inner dimension i mod r. RoPE turns the last blocks slowest, and only there is the angle
+        between two visits of a place nearly the same whatever lies in between. So every inner dimension must have some
+        of them: with a run of blocks each, as in `lie.ladders`, the first dimension would have none.
+        """
+        n_blocks = self.omega.shape[-1]
         self.w_in.zero_()
+        self.w_out.copy_(torch.eye(self.rank)[torch.arange(n_blocks) % self.rank].T)
+        for dimension, size in enumerate(lie.blocks_per_dimension(n_blocks, self.rank)):
+            self.omega[:, dimension :: self.rank] = lie.ladder(size, options.omega_max, options.base).to(self.omega)
 
     def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
         """(B, L, d_model) -> θ (B, H, L, n_b) and all coordinates (B, L, H, r), which a cache keeps."""
