@@ -259,6 +259,7 @@ MORE_CASES = [
     ("reproduce table2 --seeds 0,,3", "--seeds takes a whole number, not ''; or seeds by name: 100-102, or 0,4,100."),
     ("reproduce table2 --seeds 3,", "--seeds takes a whole number, not ''; or seeds by name: 100-102, or 0,4,100."),
     ("reproduce table2 --seeds a,b", "--seeds takes a whole number, not 'a'; or seeds by name: 100-102, or"),
+    ("reproduce table2 --seeds 100", "--seeds 100 is 100 seeds: write 100-100 for seed 100 alone, 0-99 for all."),
     ("reproduce table2 --seeds 5-3", "--seeds 5-3 is empty; write 3-5."),
     ("reproduce table2 --seeds -1", "--seeds must be at least 1, not -1."),
     ("reproduce table2 --seeds 0,-1", "--seeds takes a whole number, not '-1'; or seeds by name: 100-102, or"),

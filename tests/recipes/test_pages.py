@@ -87,7 +87,7 @@ def test_the_page_of_all_results_has_one_table_and_one_sentence_for_each(mini):
 
 def test_the_page_of_all_results_has_the_papers_order_and_one_line_for_what_only_chooses(mini):
     empty = a_record()
-    page = results_page({name: empty for name in ("rates-ssm", "ssm", "mini", "table2", "table1")}, {})
+    page = results_page(dict.fromkeys(("rates-ssm", "ssm", "mini", "table2", "table1"), empty), {})
     headings = [line.removeprefix("## ").split(":")[0] for line in page.splitlines() if line.startswith("## ")]
     assert headings == ["table1", "table2", "ssm", "mini", "To choose settings"]
     assert "- **rates-ssm**: each row of `ssm`" in page and "(results/rates-ssm.md)" in page

@@ -8,6 +8,8 @@ from mapformers.cli.train import layer_spec, plain_value
 from mapformers.errors import UserError, require
 from mapformers.recipes import Row
 
+MANY = 100  # so many seeds are asked for by a slip: seeds from 100 on are those that settings are chosen on
+
 
 def parse_seeds(words: Sequence[str]) -> list[int]:
     """``3`` is seeds 0 to 2; ``100-102``, ``0,4,100`` and ``0 4 100`` name them.
@@ -18,8 +20,11 @@ def parse_seeds(words: Sequence[str]) -> list[int]:
     """
     require(bool(words), "--seeds needs a number, or seeds by name: --seeds 3, --seeds 100-102, --seeds 0,4,100.")
     if len(words) == 1 and words[0].lstrip("-").isdecimal():
-        require(int(words[0]) >= 1, f"--seeds must be at least 1, not {words[0]}.")
-        return list(range(int(words[0])))
+        count = int(words[0])
+        require(count >= 1, f"--seeds must be at least 1, not {words[0]}.")
+        remedy = f"write {count}-{count} for seed {count} alone, 0-{count - 1} for all"
+        require(count < MANY, f"--seeds {count} is {count} seeds: {remedy}.")
+        return list(range(count))
     seeds: list[int] = []
     for word in ",".join(words).split(","):
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
