@@ -83,7 +83,7 @@ def perplexity(loss: float) -> str:
 
     Examples:
         >>> [perplexity(loss) for loss in (2.0, 5.2, 11.5, 900.0)]
-        ['7.39', '181', '99k', '∞']
+        ['7.39', '181', '98k', '∞']
     """
     if not loss < 700:
         return "–" if math.isnan(loss) else "∞"

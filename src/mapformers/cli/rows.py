@@ -40,8 +40,9 @@ def parse_row(text: str) -> Row:
     """``LABEL=MODEL SETTING=VALUE …`` as a row; values are read as those of a hybrid's layers are.
 
     Examples:
-        >>> parse_row("MapWM-r3=mapwm rank=3 lr=1e-3")
-        Row(label='MapWM-r3', model='mapwm', settings={'rank': 3, 'lr': 0.001}, layers=None, added=False)
+        >>> row = parse_row("MapWM-r3=mapwm rank=3 lr=1e-3")
+        >>> row.label, row.model, row.settings
+        ('MapWM-r3', 'mapwm', {'rank': 3, 'lr': 0.001})
     """
     label, equals, rest = text.partition("=")
     words = _words(rest)

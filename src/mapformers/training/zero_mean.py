@@ -9,7 +9,7 @@ Examples:
     >>> model = mf.build_model("mapwm", vocab_size=21)
     >>> for step in range(1000):
     ...     mf.training.zero_mean_movement(model, step < 250)
-    ...     ...  # forward, backward, optimizer.step()
+    ...     pass  # forward, backward, optimizer.step()
 """
 
 from typing import Any
