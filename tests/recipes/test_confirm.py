@@ -1,7 +1,10 @@
 """Recorded runs outlive a change to the sources if old and new sources compute the same, to the last bit."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 from making import run_recipe
@@ -17,6 +20,12 @@ ANOTHER_START = ("model.py", "EMBEDDING_STD = 0.3\n", "EMBEDDING_STD = 0.31\n")
 ANOTHER_ROPE = ("layers/rope.py", "torch.ones(rows", "2 * torch.ones(rows")
 ANOTHER_SPLIT = ("tasks/navigation.py", '{**dense, "p_empty": 0.2}', '{**dense, "p_empty": 0.9}')
 
+HASHES = """
+import json, sys
+from mapformers.runs.provenance import sources_hash
+print(json.dumps([sources_hash(config) for config in json.load(sys.stdin)]))
+"""
+
 
 def old_package(folder, edits):
     """The package as it might have been: today's with some edits."""
@@ -26,6 +35,15 @@ def old_package(folder, edits):
         text = file.read_text(encoding="utf-8")
         assert text.count(now) == 1
         file.write_text(text.replace(now, then), encoding="utf-8")
+
+
+def sources_with(folder, runs):
+    """The hash of each run's sources, as the package in a folder computes it: one process for all."""
+    configs = json.dumps([run["config"] for run in runs])
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-P", "-c", HASHES]
+    done = subprocess.run(command, input=configs, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -38,8 +56,8 @@ def measured(mini, tmp_path, monkeypatch):
     def edited(*edits, recorded=None):
         old_package(tmp_path / "old", edits)
         record = json.loads(file.read_text())
-        for run in record["runs"]:
-            then = confirm._first_steps(run, tmp_path / "old")["sources"] if recorded is None else recorded
+        hashes = sources_with(tmp_path / "old", record["runs"]) if recorded is None else [recorded] * 2
+        for run, then in zip(record["runs"], hashes):
             run.update(sources=then, commit="0" * 40)
         file.write_text(json.dumps(record))
         monkeypatch.setattr(confirm, "unpack_commit", lambda name, folder: shutil.copytree(tmp_path / "old", folder))
