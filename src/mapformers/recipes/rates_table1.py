@@ -1,6 +1,6 @@
 """`rates-table1`: each row of table 1 at three learning rates, on seed 100 and a quarter of the budget (to choose).
 
-All 128 symbols, because a rate that suits 32 is too high for 128: what is summed along the sequence adds up its noise.
+All 128 symbols, because a rate that suits fewer need not suit 128: what is summed along the sequence adds up its noise.
 """
 
 from mapformers.recipes.measures import Curve, Splits
