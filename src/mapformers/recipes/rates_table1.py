@@ -21,7 +21,7 @@ RATES_TABLE1 = register_recipe(
         sweep={"lr": RATES},
         measures=(Splits({IID: "IID"}), Curve()),
         views=(TableView(),),
-        finding=f"At a rate of 3e-4, 1e-3 and 3e-3 RoPE has {{RoPE, lr=0.0003 | {WORLD} | iid}}, "
-        f"{{RoPE, lr=0.001 | {WORLD} | iid}} and {{RoPE, lr=0.003 | {WORLD} | iid}} on iid sequences.",
+        finding=f"At a rate of 3e-4, 1e-3 and 3e-3 MapWM has {{MapWM, lr=0.0003 | {WORLD} | iid}}, "
+        f"{{MapWM, lr=0.001 | {WORLD} | iid}} and {{MapWM, lr=0.003 | {WORLD} | iid}} on iid sequences.",
     )
 )
