@@ -83,12 +83,12 @@ def perplexity(loss: float) -> str:
 
     Examples:
         >>> [perplexity(loss) for loss in (2.0, 5.2, 11.5, 900.0)]
-        ['7.39', '181', '98k', '∞']
+        ['7.39', '181', '99k', '∞']
     """
     if not loss < 700:
         return "–" if math.isnan(loss) else "∞"
     value = math.exp(loss)
-    return f"{value:.3g}" if value < 1000 else short_number(value)
+    return f"{value:.3g}" if value < 1000 else short_number(float(f"{value:.2g}"))  # which rounds, as counts must not
 
 
 def _figure(value: float, form: str) -> str:

@@ -91,6 +91,7 @@ def test_the_page_of_all_results_has_the_papers_order_and_one_line_for_what_only
     headings = [line.removeprefix("## ").split(":")[0] for line in page.splitlines() if line.startswith("## ")]
     assert headings == ["table1", "table2", "ssm", "mini", "To choose settings"]
     assert "- **rates-ssm**: each row of `ssm`" in page and "(results/rates-ssm.md)" in page
+    assert "0 of 30 rows are here. [Seeds" in page
 
 
 def test_the_page_of_a_recipe_has_every_seed_and_where_it_comes_from(mini):

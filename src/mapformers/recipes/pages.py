@@ -30,7 +30,8 @@ def recipe_section(recipe: Recipe, record: Mapping[str, Any]) -> str:
 
 def recipe_line(recipe: Recipe, record: Mapping[str, Any]) -> str:
     """What docs/results.md says of a recipe that is only there to choose settings: its tables are on its own page."""
-    said = [f"**{recipe.name}**: {recipe.summary}", finding(recipe, record), _more(recipe)]
+    count = f"{rows_here(recipe, record)}."
+    said = [f"**{recipe.name}**: {recipe.summary}", count, finding(recipe, record), _more(recipe)]
     return f"- {' '.join(filter(None, said))}"
 
 
@@ -56,7 +57,12 @@ def coverage(recipe: Recipe, record: Mapping[str, Any]) -> str:
         here = lines_run(recipe, record, world)
         missing += [f"{line} ({world})" for line in recipe.lines(world) if line in there and line not in here]
     named = f"; not run: {', '.join(missing)}" if missing else ""
-    return f"{len(there)} of {len(all_lines)} rows {'is' if len(there) == 1 else 'are'} here{named}."
+    return f"{rows_here(recipe, record)}{named}."
+
+
+def rows_here(recipe: Recipe, record: Mapping[str, Any]) -> str:
+    count = len(lines_run(recipe, record))
+    return f"{count} of {len(recipe.lines())} rows {'is' if count == 1 else 'are'} here"
 
 
 def finding(recipe: Recipe, record: Mapping[str, Any]) -> str:
