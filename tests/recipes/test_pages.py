@@ -59,13 +59,31 @@ def test_marks_say_whether_sources_changed_or_were_never_recorded():
 
 def test_a_table_marks_a_row_of_which_any_run_has_other_sources(mini):
     record = a_record(("MapWM", 0, 0.5, 0.25), ("MapWM", 1, 0.75, 0.25))
-    config = mini.cell("MapWM", "1D").config("cpu")
-    for run, sources in zip(record["runs"], (sources_hash(config), "0123456789abcdef")):
+    configs = [mini.cell("MapWM", "1D", seed).config("cpu") for seed in (0, 1)]
+    for run, config, sources in zip(record["runs"], configs, (sources_hash(configs[0]), "0123456789abcdef")):
         run |= {"config": config.to_dict(), "sources": sources}
     table = TableView().table(mini, record, "1D")
     assert [row[0] for row in table.rows] == ["MapWM †"] and "have changed since" in table.notes[-1]
     record["runs"].pop()
     assert [note[0] for note in TableView().table(mini, record, "1D").notes] == ["↓"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "label"),
+    [
+        ({}, "MapWM"),
+        ({"train": {"batch_size": 8}}, "MapWM §"),
+        ({"model": {"d_model": 32}}, "MapWM §"),
+        ({"unknown": {}}, "MapWM †"),  # what cannot be read is not said to differ
+    ],
+)
+def test_a_row_that_was_run_with_other_settings_than_the_recipe_has_is_marked(mini, changed, label):
+    record, plain = a_record(("MapWM", 0, 0.5, 0.25)), mini.cell("MapWM", "1D").config("cpu").to_dict()
+    plain |= {part: {**plain.get(part, {}), **settings} for part, settings in changed.items()}
+    record["runs"][0] |= {"config": plain, "sources": "0" * 16 if "unknown" in plain else sources_hash(plain)}
+    table = TableView().table(mini, record, "1D")
+    assert table.rows[0][0] == label
+    assert any(note.startswith("§ run with other settings") for note in table.notes) is ("§" in label)
 
 
 def test_rows_are_counted_and_the_finding_has_the_measured_figures(mini):
@@ -119,7 +137,7 @@ def demo_checkout(root):
     splits = {split: {"accuracy": {"value": 0.5, "count": 2}} for split in RECIPES["table2"].splits}
     for folder in ("results", "docs/results"):
         (root / folder).mkdir(parents=True)
-    (root / "results/demo.json").write_text(json.dumps({"runs": [{**run, "splits": splits}]}))
+    (root / "results/demo.json").write_text(json.dumps({"scale": "cpu", "runs": [{**run, "splits": splits}]}))
     (root / "README.md").write_text("before\n<!-- demo:begin -->\nold\n<!-- demo:end -->\nafter\n")
 
 

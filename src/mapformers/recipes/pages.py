@@ -114,7 +114,7 @@ def recipe_page(recipe: Recipe, record: Mapping[str, Any]) -> str:
             parts.append(f"![{recipe.name}: {view.caption}](../images/{file})")
     if recipe.claims:
         parts += ["## Claims", claims_table(recipe, record).render("markdown")]
-    parts += ["## Every run", seeds_table(recipe, runs).render("markdown")]
+    parts += ["## Every run", seeds_table(recipe, record).render("markdown")]
     parts += ["## Settings", settings_table(recipe, record).render("markdown")]
     parts += ["## Origin", cost(runs), origins(runs)]
     return join_sections(*parts)
@@ -137,19 +137,19 @@ def core_minutes(run: Mapping[str, Any]) -> float:
     return float(run["wall_seconds"] / 60 * hardware.get("threads", 1) * hardware.get("processes", 1))
 
 
-def seeds_table(recipe: Recipe, runs: Sequence[dict[str, Any]]) -> Table:
+def seeds_table(recipe: Recipe, record: Mapping[str, Any]) -> Table:
     """Every run: its splits, the best on the way, after how many sequences it first was at the goal, and its cost."""
     curve = recipe.curve
     headings = ["row", "world", "seed", *recipe.splits.values()]
     headings += ["best on the way", f"sequences to {GOAL:g}"] if curve else []
     headings.append("core-minutes")
     rows = []
-    for run in runs:
+    for run in record["runs"]:
         values = [run["splits"][split][recipe.metric]["value"] for split in recipe.splits]
         cells = ["–" if value is None else f"{value:.4f}" for value in values]
         cells += on_the_way(curve.points(run), curve.lower_is_better) if curve else []
         cells.append(f"{core_minutes(run):.1f}")
-        rows.append([marked(line_of(run), line_states(recipe, [run])), run["world"], str(run["seed"]), *cells])
+        rows.append([marked(line_of(run), line_states(recipe, record, [run])), run["world"], str(run["seed"]), *cells])
     return Table("Every run", headings, rows, notes=footnotes([row[0] for row in rows]))
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,8 @@ def _same_line_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
     """Whether two runs stand in one line of a table, but were run with settings that differ in more than the seed."""
     if (line_of(one), one["world"]) != (line_of(other), other["world"]):
         return False
-    try:
-        first, second = (RunConfig.from_dict({**run["config"], "seed": 0}) for run in (one, other))
-    except (UserError, LookupError, TypeError, AttributeError):  # no config of ours
-        return True
-    return first != second
+    first, second = (config_of(run) for run in (one, other))
+    return first is None or second is None or replace(first, seed=0) != replace(second, seed=0)
 
 
 def with_collected(new: Record, older: Record) -> Record:
@@ -99,12 +97,29 @@ def with_added_rows(recipe: Recipe, entries: Iterable[Mapping[str, Any]]) -> Rec
     return recipe.with_rows(*added.values())
 
 
+def config_of(entry: Mapping[str, Any]) -> RunConfig | None:
+    """The settings of a recorded run, or None where what it has is no config of ours."""
+    try:
+        return RunConfig.from_dict(entry["config"])
+    except (UserError, LookupError, TypeError, AttributeError):
+        return None
+
+
 def is_run_of(config: RunConfig, entry: Mapping[str, Any]) -> bool:
     """Whether a recorded run had these settings; those it does not mention did not exist yet and had their default."""
-    try:
-        return RunConfig.from_dict(entry["config"]) == config
-    except (UserError, LookupError, TypeError, AttributeError):  # no config of ours
+    return config_of(entry) == config
+
+
+def has_other_settings(recipe: Recipe, scale: Scale, entry: Mapping[str, Any]) -> bool:
+    """Whether a recorded run was run otherwise than the recipe would run its cell now, as far as its config tells."""
+    config = config_of(entry)
+    if config is None:
         return False
+    try:
+        cell = recipe.cell(entry["row"], entry["world"], entry["seed"], **entry.get("sweep", {}))
+    except UserError:  # a row, world or sweep that the recipe no longer has
+        return True
+    return cell.config(scale) != config
 
 
 def with_players(recipe: Recipe, record: Record) -> Record:

@@ -35,6 +35,7 @@ LATEX = {
     "[": "{[}",  # at the start of a row it would be an argument of the \\\\ before it
     "†": "\\textdagger{}",
     "‡": "\\textdaggerdbl{}",
+    "§": "\\S{}",
     "↑": "$\\uparrow$",
     "↓": "$\\downarrow$",
     "↗": "$\\nearrow$",

@@ -8,6 +8,7 @@ MARKS = {
     "mapless": "‡",
     "learning": "↗",
     "changed": "†",
+    "otherwise": "§",
     "unrecorded": "°",
 }
 MEANINGS = {
@@ -16,6 +17,7 @@ MEANINGS = {
     "‡": "worse than the best player without a map on that split.",
     "↗": "a seed was still learning when its training ended: not converged.",
     "†": "the sources that decide it have changed since it was measured.",
+    "§": "run with other settings than the recipe has now.",
     "°": "measured before sources were recorded.",
 }
 TOLERANCE = 0.05  # how far a figure may be from the paper's without a mark

@@ -30,7 +30,7 @@ class GridView(View):
 
     def tables(self, recipe: Recipe, record: Mapping[str, Any]) -> list[Table]:
         return [
-            self._table(f"{recipe.name}, {marked(f'{line}, {world}', line_states(recipe, runs))}", runs)
+            self._table(f"{recipe.name}, {marked(f'{line}, {world}', line_states(recipe, record, runs))}", runs)
             for (line, world), runs in measured(self.grid, recipe, record).items()
         ]
 

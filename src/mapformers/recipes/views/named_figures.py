@@ -48,7 +48,7 @@ class FiguresView(View):
             runs = runs_of(record, line, world)
             figures = {name: summary(self.measure, runs, name) for name in self.measure.headings}
             if any(figures.values()):
-                label = marked(line, line_states(recipe, runs))
+                label = marked(line, line_states(recipe, record, runs))
                 rows.append([label, str(len(runs)), *(self._cell(line, name, each) for name, each in figures.items())])
         paper = ", ours (paper)" if self.paper else ""
         headings = [world, "seeds", *self.measure.headings.values()]

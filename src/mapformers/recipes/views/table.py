@@ -7,7 +7,7 @@ from typing import Any
 from mapformers import players
 from mapformers.evaluation.aggregate import Summary
 from mapformers.recipes.recipe import Recipe
-from mapformers.recipes.record import lines_run, players_note, runs_of, summaries
+from mapformers.recipes.record import has_other_settings, lines_run, players_note, runs_of, summaries
 from mapformers.recipes.views.view import View, figure_text, spread
 from mapformers.reports.marks import against, footnotes, marked
 from mapformers.reports.table import Table
@@ -42,7 +42,7 @@ class TableView(View):
         rows = []
         for line in lines_run(recipe, record, world):
             runs = runs_of(record, line, world)
-            label = marked(line, line_states(recipe, runs)) if marks else line
+            label = marked(line, line_states(recipe, record, runs)) if marks else line
             cells = [cell(found, recipe, line, world, split, best) for split in recipe.splits]
             rows.append([label, *([str(len(runs))] if self.seeds else []), *cells])
         blank = [""] if self.seeds else []
@@ -76,10 +76,15 @@ class TableView(View):
         return [world, *(["seeds"] if self.seeds else []), *recipe.splits.values()]
 
 
-def line_states(recipe: Recipe, runs: list[dict[str, Any]]) -> set[str]:
-    """What there is to mark about a line: the age of its sources, and whether a seed was still learning."""
+def line_states(recipe: Recipe, record: Mapping[str, Any], runs: list[dict[str, Any]]) -> set[str]:
+    """What there is to mark about a line: the age of its sources and settings, and a seed that was still learning."""
     learning = recipe.curve is not None and any(recipe.curve.converged(run) is False for run in runs)
-    return {*(freshness(run) for run in runs), *(["learning"] if learning else [])}
+    otherwise = any(has_other_settings(recipe, record["scale"], run) for run in runs)
+    return {
+        *(freshness(run) for run in runs),
+        *(["learning"] if learning else []),
+        *(["otherwise"] if otherwise else []),
+    }
 
 
 def best_without_map(recipe: Recipe, record: Mapping[str, Any], world: str) -> dict[str, float]:
