@@ -58,8 +58,11 @@ def _hash_of(files: tuple[Path, ...]) -> str:
     for path in files:
         inside = path.is_relative_to(PACKAGE)
         name = path.relative_to(PACKAGE).as_posix() if inside else path.name
-        whole.update(f"{name}\n{fingerprint(path)}\n".encode())
+        whole.update(f"{name}\n{_fingerprint(path)}\n".encode())
     return whole.hexdigest()[:16]
+
+
+_fingerprint = cache(fingerprint)  # most files decide the runs of many layers
 
 
 def _closure(begin: Iterable[Path]) -> set[Path]:
