@@ -14,7 +14,8 @@ CLOSE = 0.005  # of two rates as near as this to the best the lower is taken
 
 
 def best_rate(by_world: dict[str, dict[float, float]]) -> float:
-    """The best on iid; of several that are close, another world decides, if one was measured, or else the lower."""
+    """The best on iid in the first world of the recipe; of several that are close the next world decides, if it was
+    measured, or else the lower is taken."""
     tied = set(next(iter(by_world.values())))
     for scores in by_world.values():
         best = max(scores[rate] for rate in tied)
@@ -39,7 +40,7 @@ def test_rows_have_the_rate_that_was_best_on_a_seed_held_apart(rates, table):
     recipe, n_rates = RECIPES[table], len(RECIPES[rates].sweep["lr"])
     taken, chosen = {}, {}
     for row, by_world in recorded(rates).items():
-        complete = {world: scores for world, scores in by_world.items() if len(scores) == n_rates}
+        complete = {world: by_world[world] for world in RECIPES[rates].worlds if len(by_world[world]) == n_rates}
         if not complete or row not in [own.label for own in recipe.rows]:
             continue
         chosen[row] = best_rate(complete)
