@@ -18,9 +18,14 @@ def best_rate(by_world: dict[str, dict[float, float]]) -> float:
     measured, or else the lower is taken."""
     tied = set(next(iter(by_world.values())))
     for scores in by_world.values():
-        best = max(scores[rate] for rate in tied)
-        tied = {rate for rate in tied if scores[rate] >= best - CLOSE}
+        best = max((scores[rate] for rate in tied if rate in scores), default=0.0)
+        tied = {rate for rate in tied if scores.get(rate, best) >= best - CLOSE}
     return min(tied)
+
+
+def is_decided(scores: dict[float, float], n_rates: int) -> bool:
+    """Whether all rates were tried, or one of them leaves nothing to gain."""
+    return len(scores) == n_rates or max(scores.values(), default=0.0) >= 1 - CLOSE
 
 
 def recorded(name: str) -> dict[str, dict[str, dict[float, float]]]:
@@ -40,10 +45,10 @@ def test_rows_have_the_rate_that_was_best_on_a_seed_held_apart(rates, table):
     recipe, n_rates = RECIPES[table], len(RECIPES[rates].sweep["lr"])
     taken, chosen = {}, {}
     for row, by_world in recorded(rates).items():
-        complete = {world: by_world[world] for world in RECIPES[rates].worlds if len(by_world[world]) == n_rates}
-        if not complete or row not in [own.label for own in recipe.rows]:
+        decided = {w: by_world[w] for w in RECIPES[rates].worlds if is_decided(by_world[w], n_rates)}
+        if not decided or row not in [own.label for own in recipe.rows]:
             continue
-        chosen[row] = best_rate(complete)
+        chosen[row] = best_rate(decided)
         taken[row] = recipe.cell(row, next(iter(recipe.worlds))).config("cpu").train.lr
     assert chosen and taken == chosen
 
@@ -53,3 +58,9 @@ def test_close_rates_are_told_apart_by_another_world_or_the_lower_is_taken():
     assert best_rate({"one": first}) == 1e-3
     assert best_rate({"one": first, "two": {3e-4: 0.99, 1e-3: 0.8, 3e-3: 0.9}}) == 3e-3
     assert best_rate({"one": {3e-4: 0.5, 1e-3: 0.89, 3e-3: 0.9}}) == 3e-3
+
+
+def test_a_rate_that_leaves_nothing_to_gain_ends_the_search():
+    assert is_decided({1e-3: 0.996}, n_rates=3) and not is_decided({1e-3: 0.99}, n_rates=3)
+    assert is_decided({3e-4: 0.1, 1e-3: 0.2, 3e-3: 0.3}, n_rates=3) and not is_decided({}, n_rates=3)
+    assert best_rate({"whole": {1e-3: 0.996}, "quarter": {3e-4: 0.2, 1e-3: 0.3, 3e-3: 0.9}}) == 1e-3

@@ -15,7 +15,7 @@ from mapformers.recipes.table1 import SMALL_BATCHES, TABLE1, WORLD
 from mapformers.recipes.views import TableView
 
 WHOLE = f"{WORLD}, whole budget"
-RUN_AGAIN = ("MapWM",)
+RUN_AGAIN = ("MapWM", "TAPE")
 
 RATES_TABLE1 = register_recipe(
     Recipe(
