@@ -24,15 +24,18 @@ def by_objects(number: int) -> str:
 ROWS = ("MapWM", "MapEM-os", "MapEM-s")
 SPLITS = {IID: "train accuracy (fresh iid sequences)"}
 
+WORLDS = {
+    **{by_head(n): {"steps": 256, "d_model": n, "head_dim": n} for n in HEADS},
+    **{by_length(n): {"steps": n, "d_model": 48, "head_dim": 48} for n in STEPS},
+    **{by_objects(n): {"steps": 16, "n_objects": n, "d_model": 32, "head_dim": 32} for n in OBJECTS},
+}
+
 RECALL = register_recipe(
     Recipe(
         name="recall",
         task="navigation",
-        worlds={
-            **{by_head(n): {"steps": 256, "d_model": n, "head_dim": n} for n in HEADS},
-            **{by_length(n): {"steps": n, "d_model": 48, "head_dim": 48} for n in STEPS},
-            **{by_objects(n): {"steps": 16, "n_objects": n, "d_model": 32, "head_dim": 32} for n in OBJECTS},
-        },
+        worlds=WORLDS,
+        at_cpu={world: {"sequences": 24_000} for world in WORLDS},
         rows=(Row("MapWM", "mapwm"), Row("MapEM-os", "mapem"), Row("MapEM-s", "mapem", {"attend": "s"})),
         measures=(Splits(SPLITS), Curve()),
         views=(
