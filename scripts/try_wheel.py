@@ -20,6 +20,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 LARGEST = 2_000_000  # bytes of a wheel
+LONGEST_CELL = 1800  # seconds: a machine may be busy
 RUN = ["mapformers", "train", "--task", "navigation", "--model", "mapwm", "--scale", "smoke"]
 TABLE = ["mapformers", "reproduce", "table2", "--scale", "smoke", "--worlds", "2D"]
 TEXT = ["mapformers", "lm", "prepare", "python:json", "--val", "0.2"]
@@ -93,7 +94,8 @@ def use(folder: Path, extras: list[str], notebooks: bool) -> bool:
     if notebooks:
         shutil.copytree(PROJECT / "notebooks", folder / "notebooks")
         books = sorted(str(path) for path in (folder / "notebooks").glob("*.ipynb"))
-        fine &= timed("pytest --nbmake", [str(programs / "python"), "-m", "pytest", "--nbmake", *books], folder)
+        run = [str(programs / "python"), "-m", "pytest", "--nbmake", f"--nbmake-timeout={LONGEST_CELL}", *books]
+        fine &= timed("pytest --nbmake", run, folder)
     return fine
 
 
