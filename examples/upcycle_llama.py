@@ -1,7 +1,7 @@
 """Give a Llama maps: train it on text, add maps without changing a bit of what it says, and train both on navigation.
 
-python examples/upcycle_llama.py --text data/books/train            # hours on two cores
-python examples/upcycle_llama.py --text README.md --tiny            # a minute: every step, nothing learned
+python examples/upcycle_llama.py --text data/books/train --record upcycle.json     # an hour on one core
+python examples/upcycle_llama.py --text README.md --tiny                           # a minute: nothing is learned
 
 Three things are printed: whether the logits before and after `add_maps` are equal, the perplexity of the plain model
 and of the one with maps after the same further training on text, and the accuracy of both on revisited cells of a
@@ -10,16 +10,20 @@ world (task `navigation`) after the same number of its sequences.
 
 import argparse
 import copy
+import json
 import math
 from pathlib import Path
 
 import torch
+import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import mapformers as mf
 from mapformers.hf import add_maps, load_with_maps
 
 BYTES = 256
+NEVER_READ = 255  # no byte of UTF-8, and no token of the world: Llama never learns what it pads with
+HEAD = 32  # width of a head: the path needs planes that RoPE turns slowly, and a small head has few
 
 
 def read_text(path: Path) -> torch.Tensor:
@@ -88,24 +92,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--text", type=Path, required=True, help="a file or a folder")
     parser.add_argument("--tiny", action="store_true", help="every step at a size that learns nothing")
-    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--width", type=int, default=64, help=f"a multiple of {HEAD}")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rank", type=int, default=2)
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--text-steps", type=int, default=3000)
-    parser.add_argument("--world-steps", type=int, default=3000)
+    parser.add_argument("--text-steps", type=int, default=1500)
+    parser.add_argument("--world-steps", type=int, default=1500)
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate on text")
     parser.add_argument("--world-rate", type=float, default=2e-3, help="learning rate in the world")
     parser.add_argument("--out", type=Path, default=Path("runs/llama-with-maps"))
+    parser.add_argument("--record", type=Path, help="a JSON file for what was found")
     args = parser.parse_args()
+    if args.width % HEAD or args.width < HEAD:
+        parser.error(f"--width must be a multiple of {HEAD}, not {args.width}.")
     if args.tiny:
         args.width, args.length, args.batch, args.text_steps, args.world_steps = 32, 32, 4, 2, 2
 
     task = mf.build_task("navigation", dims=2, steps=16 if args.tiny else 128)
     sizes = {"hidden_size": args.width, "intermediate_size": 4 * args.width, "num_hidden_layers": args.layers}
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=BYTES, num_attention_heads=4, pad_token_id=0, eos_token_id=None, **sizes)
+    tokens = {"vocab_size": BYTES, "pad_token_id": NEVER_READ, "eos_token_id": None}
+    config = LlamaConfig(num_attention_heads=args.width // HEAD, **tokens, **sizes)
     text = read_text(args.text)
     cut = len(text) * 9 // 10
     first = text_batches(text[:cut], args.text_steps, args, seed=0)
@@ -114,23 +122,32 @@ def main() -> None:
     mapped = add_maps(copy.deepcopy(plain), rank=args.rank, omega_max=2 * math.pi, base=64)
     sample = text[None, : args.length]
     with torch.no_grad():
-        print("same logits:", torch.equal(plain(sample).logits, mapped(sample).logits))
+        found = {"same logits": torch.equal(plain(sample).logits, mapped(sample).logits)}
+    print("same logits:", found["same logits"])
 
     for name, model in (("plain", plain), ("with maps", mapped)):
         more = args.text_steps // 2
         train(model, text_batches(text[:cut], more, args, seed=1), more, args.rate / 3, path_rate=0.1)
-        print(f"perplexity, {name}: {perplexity(model, text[cut:], args):.3f}")
+        found[f"perplexity, {name}"] = perplexity(model, text[cut:], args)
+        print(f"perplexity, {name}: {found[f'perplexity, {name}']:.3f}", flush=True)
     for name, model in (("plain", plain), ("with maps", mapped)):
         walks = world_batches(task, args.world_steps, args, seed=2)
-        train(model, walks, args.world_steps, args.world_rate, path_rate=1.0, map_first=250)
+        train(model, walks, args.world_steps, args.world_rate, path_rate=1.0, map_first=args.world_steps // 3)
         scores = mf.evaluate(model, task, "iid", n_sequences=16 if args.tiny else 256)
-        print(f"accuracy on revisits, {name}: {float(scores['accuracy']):.3f}")
+        found[f"accuracy, {name}"] = float(scores["accuracy"])
+        print(f"accuracy on revisits, {name}: {found[f'accuracy, {name}']:.3f}", flush=True)
 
     mapped.save_pretrained(args.out)
     loaded, start = load_with_maps(args.out), sample[:, :16]
     settings = {"do_sample": False, "max_new_tokens": 16, "attention_mask": torch.ones_like(start)}
     with_cache, without = (loaded.generate(start, use_cache=use, **settings) for use in (True, False))
-    print("generated alike with and without cache:", torch.equal(with_cache, without))
+    found["generated alike with and without cache"] = torch.equal(with_cache, without)
+    print("generated alike with and without cache:", found["generated alike with and without cache"])
+    if args.record:
+        settings = {name: value for name, value in vars(args).items() if name not in ("text", "out", "record")}
+        versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+        record = {"settings": settings, "found": found, "versions": versions}
+        args.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
