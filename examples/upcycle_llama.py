@@ -10,6 +10,7 @@ world (task `navigation`) after the same number of its sequences.
 
 import argparse
 import copy
+import gzip
 import json
 import math
 from pathlib import Path
@@ -27,9 +28,10 @@ HEAD = 32  # width of a head: the path needs planes that RoPE turns slowly, and 
 
 
 def read_text(path: Path) -> torch.Tensor:
-    """A file, or all files of a folder, as bytes."""
+    """A file, or all files of a folder (.gz ones unpacked), as bytes."""
     files = [path] if path.is_file() else sorted(found for found in path.rglob("*") if found.is_file())
-    return torch.frombuffer(bytearray(b"\n".join(file.read_bytes() for file in files)), dtype=torch.uint8).long()
+    parts = [gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files]
+    return torch.frombuffer(bytearray(b"\n".join(parts)), dtype=torch.uint8).long()
 
 
 def windows(text: torch.Tensor, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
