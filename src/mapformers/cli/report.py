@@ -13,6 +13,7 @@ from mapformers.benchmarks.report import REPORTS, benchmark_page, benchmark_sect
 from mapformers.cli.output import print_json
 from mapformers.cli.parse import parse
 from mapformers.cli.readme import readme_documents
+from mapformers.cli.upcycled import upcycled_documents
 from mapformers.errors import require, unknown
 from mapformers.files import clear_file_errors, read_json, write_atomically, write_json
 from mapformers.recipes import RECIPES, Recipe
@@ -172,7 +173,7 @@ def documents(root: Path) -> dict[Path, str]:
         for name, record in recipes.items()
     }
     found |= {pages / f"{page_name(name)}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
-    return found | readme_documents(root) | analysis_documents(root)
+    return found | readme_documents(root) | analysis_documents(root) | upcycled_documents(root)
 
 
 def recipe_records(root: Path) -> dict[str, dict[str, Any]]:
