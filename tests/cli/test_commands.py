@@ -234,7 +234,7 @@ def test_flat_option_names_never_collide(task, model):
 def test_demo_draws_the_map_and_leaves_an_existing_demo_alone(run, scratch):
     (scratch / "demo").mkdir()
     (scratch / "demo/mine.txt").write_text("keep")
-    printed = run("demo --scale smoke --out demo")
+    printed = run("demo --scale smoke --threads 1 --out demo")
     assert [path.name for path in (scratch / "demo").iterdir()] == ["mine.txt"]
     assert {path.name for path in scratch.iterdir()} == {"demo", "demo-2"}
     assert (scratch / "demo-2/map.png").read_bytes().startswith(b"\x89PNG")
