@@ -21,6 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import mapformers as mf
 from mapformers.hf import add_maps, load_with_maps
+from mapformers.runs.checkout import commit
 
 BYTES = 256
 NEVER_READ = 255  # no byte of UTF-8, and no token of the world: Llama never learns what it pads with
@@ -148,7 +149,7 @@ def main() -> None:
     if args.record:
         settings = {name: value for name, value in vars(args).items() if name not in ("text", "out", "record")}
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-        record = {"settings": settings, "found": found, "versions": versions}
+        record = {"settings": settings, "found": found, "versions": versions, "commit": commit()}
         args.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 

@@ -9,13 +9,12 @@ FOUND = {"perplexity, plain": 4.5, "perplexity, with maps": 4.25, "accuracy, pla
 
 def test_the_table_has_the_recorded_figures(tmp_path):
     assert upcycled_documents(tmp_path) == {}
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "results").mkdir()
+    (tmp_path / "docs/examples").mkdir(parents=True)
     page = tmp_path / "docs/transformers.md"
     page.write_text("before\n<!-- upcycle:begin -->\nold\n<!-- upcycle:end -->\nafter\n")
     assert upcycled_documents(tmp_path) == {}
     record = {"found": FOUND, "settings": {"layers": 4, "width": 64}}
-    (tmp_path / "results/upcycle.json").write_text(json.dumps(record))
+    (tmp_path / "docs/examples/upcycle.json").write_text(json.dumps(record))
     text = upcycled_documents(tmp_path)[page]
     assert "| a Llama of 4 layers of 64 | plain | with maps |" in text and "old" not in text
     assert "| perplexity on text held back | 4.500 | 4.250 |" in text

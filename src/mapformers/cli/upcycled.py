@@ -1,4 +1,4 @@
-"""The generated part of docs/transformers.md: what examples/upcycle_llama.py found (results/upcycle.json)."""
+"""The generated part of docs/transformers.md: what examples/upcycle_llama.py found (docs/examples/upcycle.json)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ MODELS = ("plain", "with maps")
 
 def upcycled_documents(root: Path) -> dict[Path, str]:
     """docs/transformers.md with the table as it should be now."""
-    record, page = root / "results" / "upcycle.json", root / "docs" / "transformers.md"
+    record, page = root / "docs" / "examples" / "upcycle.json", root / "docs" / "transformers.md"
     if not (record.exists() and page.exists()):
         return {}
     text = upcycled_table(read_json(record)).render("markdown").strip()
