@@ -14,7 +14,7 @@ from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.table1 import SMALL_BATCHES, TABLE1, WORLD
 from mapformers.recipes.views import TableView
 
-WHOLE = f"{WORLD}, whole budget"
+WHOLE = f"{WORLD} (whole budget)"
 RUN_AGAIN = ("MapWM", "TAPE")
 
 RATES_TABLE1 = register_recipe(
