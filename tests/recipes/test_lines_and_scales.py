@@ -28,7 +28,16 @@ def test_what_was_chosen_for_cpu_holds_there_alone():
 
 def test_recipes_that_choose_have_seeds_that_no_table_reports():
     choose = {name for name in RECIPES if RECIPES[name].chooses}
-    assert choose == {"rates-table1", "rates-table2", "rates-dyck", "rates-ssm", "rates-lm", "start-lm", "velocities"}
+    assert choose == {
+        "rates-table1",
+        "rates-table2",
+        "rates-dyck",
+        "rates-ssm",
+        "rates-lm",
+        "ranks-table1",
+        "start-lm",
+        "velocities",
+    }
     assert all(cell.seed >= 100 for name in choose for cell in RECIPES[name].cells())
 
 
