@@ -11,6 +11,7 @@ from mapformers.cli.main import COMMANDS
 from mapformers.cli.report import documents, recipe_records
 from mapformers.recipes import RECIPES
 from mapformers.recipes.pages import finding
+from mapformers.reports.marks import MEANINGS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -74,6 +75,12 @@ def test_no_page_names_a_folder_of_a_machine():
 def test_the_pages_on_recipes_and_tasks_name_them_all():
     assert [name for name in mf.list_recipes() if f"`{name}`" not in (ROOT / "docs/recipes.md").read_text()] == []
     assert [name for name in mf.list_tasks() if f"| [`{name}`](" not in (ROOT / "docs/tasks.md").read_text()] == []
+
+
+def test_the_page_on_recipes_explains_every_mark():
+    page = (ROOT / "docs/recipes.md").read_text()
+    rows = "".join(line.split("|")[1] for line in page.split("## Marks")[1].splitlines() if line.startswith("|"))
+    assert [mark for mark in MEANINGS if mark not in rows] == []
 
 
 RUN_ELSEWHERE = {
