@@ -90,15 +90,16 @@ def test_the_angle_is_that_of_rope_and_of_the_path_together():
 
 @pytest.mark.parametrize("family", FAMILIES, ids=["llama", "mistral", "qwen2"])
 def test_in_pieces_from_the_cache_it_says_what_it_says_of_the_whole(family):
-    model, cache, pieces = with_maps(family), None, []
+    """In float64: products of other sizes are summed in another order, and in float32 that shows on some processors."""
+    model, cache, pieces = with_maps(family).double(), None, []
     with torch.no_grad():
         whole = model(IDS).logits
         for piece in IDS.split([4, 1, 4], dim=1):
             out = model(piece, past_key_values=cache)
             cache = out.past_key_values
             pieces.append(out.logits)
-        assert (whole - plain(family)(IDS).logits).abs().max() > 1e-2  # the maps do something
-    assert torch.allclose(torch.cat(pieces, dim=1), whole, atol=1e-5)
+        assert (whole - plain(family).double()(IDS).logits).abs().max() > 1e-2  # the maps do something
+    assert torch.allclose(torch.cat(pieces, dim=1), whole, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=["llama", "mistral", "qwen2"])
