@@ -16,7 +16,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make slurm   run cells on a real Slurm of one node (needs slurm-wlm, munge and root)"
 	@echo "make lint    ruff and mypy"
-	@echo "make bench   throughput of every mixer, as a ratio to rope"
+	@echo "make bench   throughput of every layer, as a ratio to rope"
 	@echo "make docs    build the site into site/"
 	@echo "make build   build the sdist and the wheel into dist/"
 

@@ -12,7 +12,7 @@ from mapformers.cli.train import parse_train
 
 PAGE = (Path(__file__).parents[2] / "docs/many-machines.md").read_text()
 SCRIPT = next(block for block in re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL) if "#SBATCH" in block)
-RUN = ["--task", "navigation", "--model", "mapwm", "--sharding", "full", "--out", "runs/a folder"]
+RUN = ["train", "--task", "navigation", "--model", "mapwm", "--sharding", "full", "--out", "runs/a folder"]
 STUBS = {
     "scontrol": 'if [ "$1" = show ]; then printf "node7\\nnode8\\n"; else echo "$@" >> requeued; fi',
     "srun": '[ "$1" = --kill-on-bad-exit=1 ] && shift && exec "$@"',
@@ -43,7 +43,7 @@ def test_every_node_starts_the_run_with_options_that_torchrun_and_train_know(tmp
     asked = get_args_parser().parse_args(words)
     assert (asked.nnodes, asked.nproc_per_node, asked.rdzv_endpoint, asked.rdzv_id) == ("2", "4", "node7:29500", "17")
     assert asked.module and asked.training_script == "mapformers"
-    assert asked.training_script_args == ["train", "--resume", *RUN]
+    assert asked.training_script_args == [*RUN, "--resume"]
     choice = parse_train(asked.training_script_args[1:]).choice
     assert choice.resume and str(choice.out) == "runs/a folder"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mapformers.cli.parse import given_flags, parse
 from mapformers.cli.threads import use_threads
-from mapformers.cli.train import Asked, Choice, peek, settings_groups, train_asked
+from mapformers.cli.train import Asked, Choice, model_words, peek, settings_groups, train_asked
 from mapformers.errors import require
 from mapformers.lm.presets import PRESETS, preset
 from mapformers.runs.config import Scale
@@ -69,7 +69,8 @@ def parse_lm_train(args: Sequence[str]) -> Asked:
     names.task, names.scale = TASK, chosen
     groups: list[Any] = [("choice", LanguageChoice)]
     groups += settings_groups(names, defaults) if named else []
-    parsed: Any = parse(dataclasses.make_dataclass("Train", groups, frozen=True), args, PROG, DESCRIPTION)
+    everything = dataclasses.make_dataclass("Train", groups, frozen=True)
+    parsed: Any = parse(everything, args, PROG, DESCRIPTION, model_words(names) if named else "")
     settings = {
         name: value for group in groups[1:] for name, value in vars(getattr(parsed, group[0])).items() if name in given
     }

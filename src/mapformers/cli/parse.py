@@ -21,10 +21,13 @@ STYLE = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
 HELP = {"-h", "--help"}
 
 
-def parse(cls: type[Arguments], args: Sequence[str], prog: str, description: str) -> Arguments:
-    """Arguments as an instance of ``cls``; --help prints and exits, anything wrong is a `UserError`."""
+def parse(cls: type[Arguments], args: Sequence[str], prog: str, description: str, named: str = "") -> Arguments:
+    """Arguments as an instance of ``cls``; --help prints and exits, anything wrong is a `UserError`.
+
+    ``named``: what --help must be given besides to list all that there is, such as ``--task navigation``.
+    """
     require_folder_names(args)
-    with _plain_help() if HELP & set(args) else _one_sentence(prog):
+    with _plain_help() if HELP & set(args) else _one_sentence(f"{prog} {named}".rstrip()):
         return tyro.cli(cls, args=args, prog=prog, description=description, config=STYLE)
 
 

@@ -36,7 +36,11 @@ DESCRIPTION = """Print a table of the paper beside what was measured.
 """
 INTRODUCTION = """Figures in brackets are the paper's; ours are means ± standard deviations over seeds.
 All choices are made on the iid split; OOD splits are only reported. Each table has a page of its own with what
-rule-based players score, every seed, curves, settings and commands."""
+rule-based players score, every seed, curves, settings and commands.
+
+Labels: (1L), (4L) number of layers; -r1, -r2 `rank`; -os, -s, -o what MapEM attends to (`attend`); NC-n blocks of
+SO(n); PathAtt the layer `path`; "log n" `length_scaling="log"`; "earlier keys" `self_key=False`; "mean free" without
+zero-mean movement in the first steps; "as written" the paper's form from an ordinary start."""
 
 IN_THE_PAPER = ("table1", "table2", "dyck", "lm", "ssm", "recall", "dims", "family")  # sec. 4.1 to 4.4, A.6, C.3, D
 

@@ -11,7 +11,10 @@ from mapformers.cli.parse import parse
 from mapformers.seeding import generator
 from mapformers.tasks import TASKS
 
-PROG, DESCRIPTION = "mapformers show", "Draw one sample of a task as a person would read it."
+PROG = "mapformers show"
+DESCRIPTION = """Draw one sample of a task as a person would read it.
+
+Name a task, then --help, to see its settings."""
 
 
 @dataclass(frozen=True)

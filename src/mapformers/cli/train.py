@@ -149,15 +149,22 @@ def parse_train(args: Sequence[str]) -> Asked:
         require(names.task is not None, f"--task is missing; see `{PROG} --help`.")
         require(names.model is not None or bool(names.layers), f"--model is missing; see `{PROG} --help`.")
     groups: list[tuple[str, Any] | tuple[str, Any, Any]] = [("choice", Choice)]
+    named = ""
     if names.task is not None and (names.model is not None or names.layers):
         groups += settings_groups(names, {})
+        named = f"--task {names.task} {model_words(names)}"
     everything = dataclasses.make_dataclass("Train", groups, frozen=True)
-    parsed: Any = parse(everything, args, PROG, DESCRIPTION)
+    parsed: Any = parse(everything, args, PROG, DESCRIPTION, named)
     given = given_flags(args)
     settings = {
         name: value for group in groups[1:] for name, value in vars(getattr(parsed, group[0])).items() if name in given
     }
     return Asked(parsed.choice, settings, frozenset(given))
+
+
+def model_words(names: argparse.Namespace) -> str:
+    """The model as it was named on the command line."""
+    return f"--model {names.model}" if names.model is not None else f"--layers {' '.join(names.layers)}"
 
 
 def settings_groups(names: argparse.Namespace, defaults: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -108,7 +108,8 @@ def plan_table(plans: Sequence[Plan]) -> Table:
             rows.append([plan.recipe.name, cell.title, why, f"{budget:,}", cost])
             sequences, minutes = sequences + budget, minutes + (known[1] / 60 if known else 0.0)
             unknown += known is None
-    notes = [f"No run of the same row and world is recorded for {unknown} of them."] if unknown else []
-    total = ["all", f"{len(rows)} runs", "", f"{sequences:,}", f"{minutes:.1f}"]
+    missing = f"No run of the same row and world is recorded for {unknown} of them: the sum is without these."
+    sum_of_known = "–" if unknown == len(rows) else f"{minutes:.1f}"
+    total = ["all", f"{len(rows)} runs", "", f"{sequences:,}", sum_of_known]
     headings = ["recipe", "cell", "why", "sequences", "core-minutes"]
-    return Table("To run", headings, rows, [total], notes)
+    return Table("To run", headings, rows, [total], [missing] if unknown else [])

@@ -30,7 +30,7 @@ class CoPE(Mixer):
         length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
         npos: Positions that are told apart, 0 to npos − 1; whatever lies farther back is at the last one.
         cope_scaling: What 1/√D scales: content and position (the authors' code), or the content alone (their appendix).
     """
@@ -179,7 +179,7 @@ class MAmPa(Mixer):
         input_gate: What scales the input: B̄ = ΔB, so that what does not step writes nothing, or B̄ = B.
         omega_max: Fastest angular velocity at the start.
         base: Steps after which the slowest block closes its circle at the start.
-        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        learn_omega: ω is learned, as in the paper; without it ω stays as it starts.
         rank: Dimensions of the inner movement Δ_in, shared by the channels of a head; None: a step Δ for each channel.
         groups: With a rank: in how many groups the channels of a head fall; each turns at velocities of its own.
         decay: Whether the state also decays, by exp(−|Δ|·exp(A_log)).
@@ -222,10 +222,10 @@ class MapEM(Mixer):
         length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
         omega_max: Fastest angular velocity at the start.
         base: Steps after which the slowest block closes its circle at the start.
-        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        learn_omega: ω is learned, as in the paper; without it ω stays as it starts.
         rank: Dimensions of the inner movement Δ_in.
         path_start: random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base. rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's ladder of rope_base, dealt round the inner dimensions; omega_max and base are not used then.
         rope_base: With path_start=rope: slowest period over 2π at the start, in tokens.
@@ -278,10 +278,10 @@ class MapEMNC(Mixer):
         length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
         omega_max: Fastest angular velocity at the start.
         base: Steps after which the slowest block closes its circle at the start.
-        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        learn_omega: ω is learned, as in the paper; without it ω stays as it starts.
         block: n of SO(n): a head is cut into blocks of this size.
         rank: Dimensions of the inner movement Δ_in (None: no bottleneck, one number per generator and block).
         attend: What is compared: observation and structure (os), structure alone (s), observation alone (o), or the two by gates that every token learns to set (gated).
@@ -334,15 +334,15 @@ class MapWM(Mixer):
         length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
         omega_max: Fastest angular velocity at the start.
         base: Steps after which the slowest block closes its circle at the start.
-        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        learn_omega: ω is learned, as in the paper; without it ω stays as it starts.
         rank: Dimensions of the inner movement Δ_in.
         path_start: random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base. rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's ladder of rope_base, dealt round the inner dimensions; omega_max and base are not used then.
         rope_base: With path_start=rope: slowest period over 2π at the start, in tokens.
         decay: Whether what lies far along the path also fades, each rotation block at a learned rate.
-        softmax: False: linear attention, Σ_j ⟨q_i, R k_j⟩ v_j, which is the rotation SSM (A.5).
+        softmax: Softmax over the keys; without it attention is linear, Σ_j ⟨q_i, R k_j⟩ v_j, which is the rotation SSM (A.5).
     """
     def __init__(
         self,
@@ -385,10 +385,10 @@ class MapWMNC(Mixer):
         length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
         omega_max: Fastest angular velocity at the start.
         base: Steps after which the slowest block closes its circle at the start.
-        learn_omega: Whether ω is learned (as in the paper) or stays as it starts.
+        learn_omega: ω is learned, as in the paper; without it ω stays as it starts.
         block: n of SO(n): a head is cut into blocks of this size.
         rank: Dimensions of the inner movement Δ_in (None: no bottleneck, one number per generator and block).
     """
@@ -427,7 +427,7 @@ class NoPE(Mixer):
         length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
     """
     def __init__(
         self,
@@ -459,7 +459,7 @@ class PaTH(Mixer):
         length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
         conv: Whether w_t also sees the two tokens before, by a convolution and SiLU.
         path_rank: Dimensions of the bottleneck through which w_t is read from x_t.
     """
@@ -495,7 +495,7 @@ class RoPE(Mixer):
         length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
         rope_base: Slowest period over 2π, in tokens.
     """
     def __init__(
@@ -578,7 +578,7 @@ class TAPE(nn.Module):
         length_scaling: log: the logits of a query that sees n keys are multiplied by s·log n, with s learned for each head, because a softmax over more keys is flatter. none: as in the paper.
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
-        self_key: May a query attend to its own token? False: keys strictly earlier (a departure from the paper).
+        self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
         rope_base: Slowest period over 2π, in tokens.
     """
     def __init__(

@@ -26,7 +26,7 @@ class MapWMOptions(MapOptions):
     decay: bool = False
     """Whether what lies far along the path also fades, each rotation block at a learned rate."""
     softmax: bool = True
-    """False: linear attention, Σ_j ⟨q_i, R k_j⟩ v_j, which is the rotation SSM (A.5)."""
+    """Softmax over the keys; without it attention is linear, Σ_j ⟨q_i, R k_j⟩ v_j, which is the rotation SSM (A.5)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -51,7 +51,7 @@ class AttentionOptions(HeadOptions):
     """Options that every attention layer takes."""
 
     self_key: bool = True
-    """May a query attend to its own token? False: keys strictly earlier (a departure from the paper)."""
+    """A query attends to its own token too; without it to strictly earlier ones (a departure from the paper)."""
 
 
 class Memory(NamedTuple):

@@ -83,7 +83,7 @@ class VelocityOptions(LayerOptions):
     base: float = 64.0
     """Steps after which the slowest block closes its circle at the start."""
     learn_omega: bool = True
-    """Whether ω is learned (as in the paper) or stays as it starts."""
+    """ω is learned, as in the paper; without it ω stays as it starts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
