@@ -40,7 +40,8 @@ CHANGES = ("open", "os.mkdir", "os.fsync", "os.rename", "os.remove", "os.rmdir")
 
 # A process of this kind is forked from a server that has loaded torch but never used it: it starts at once.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["mapformers.cli.train", "mapformers.cli.lm_data"])
+PRELOADED = ("cli.train", "cli.lm_data", "layers.mapwm", "runs.shards")
+SERVER.set_forkserver_preload([*(f"mapformers.{name}" for name in PRELOADED), "pytest", "safetensors.torch"])
 
 
 def quiet() -> Console:

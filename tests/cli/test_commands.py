@@ -9,16 +9,20 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 import mapformers as mf
 from helpers import needed
+from inline import Inline
 from mapformers.cli import demo as demo_command
 from mapformers.cli.main import COMMANDS, entry, main
 from mapformers.cli.train import Choice, Sizes, parse_train
+from mapformers.launch import local
 from mapformers.modules.layer import LAYERS
 from mapformers.runs.config import TrainConfig
 from mapformers.seeding import generator
 from mapformers.tasks import TASKS
+from mapformers.tasks.navigation import Navigation
 
 TRAIN = (
     "train --task navigation --model mapwm --scale smoke --steps 8 --grid 4 --d-model 16 "
@@ -231,6 +235,14 @@ def test_flat_option_names_never_collide(task, model):
     assert len(names) == len(set(names)), {name for name in names if names.count(name) > 1}
 
 
+@pytest.fixture
+def _tiny_budget(monkeypatch):
+    """Runs of recipes in navigation are tiny, whatever their scale."""
+    budget = {"sequences": 16, "batch_size": 4, "eval_sequences": 4, "final_sequences": 8, "zero_mean_steps": 2}
+    monkeypatch.setattr(Navigation, "training", lambda task, scale: dict(budget))
+
+
+@pytest.mark.usefixtures("_tiny_budget")
 def test_demo_draws_the_map_and_leaves_an_existing_demo_alone(run, scratch):
     (scratch / "demo").mkdir()
     (scratch / "demo/mine.txt").write_text("keep")
@@ -254,8 +266,15 @@ def test_a_demo_in_a_new_place_goes_there(scratch):
         assert (scratch / expected).is_dir()
 
 
+def begun_with_two_threads(work):
+    """In the place of a process, which begins with a thread for each core, however many it is told to use."""
+    torch.set_num_threads(2)
+    return Inline(work)
+
+
+@pytest.mark.usefixtures("_tiny_budget")
 def test_reproduce_then_nothing_to_do_then_report(capsys, scratch, monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 1)  # one thread in the processes it starts
+    monkeypatch.setattr(local, "start_process", begun_with_two_threads)
     line = shlex.split("reproduce table2 --scale smoke --seeds 1 --rows MapWM-r1 --runs runs --results results")
     assert main(line) == 0
     first = capsys.readouterr()

@@ -36,8 +36,10 @@ from mapformers.modules.context import Context
 each = pytest.mark.parametrize("case", CASES, ids=str)
 each_and_hybrid = pytest.mark.parametrize("case", [*CASES, HYBRID, EVERYTHING], ids=str)
 LENGTH = len(MIXED[0])
-OFTEN_COMPILED = ("rope", "mapwm", "mapem", "mamba")  # each takes some ten seconds: the others with --thorough
+OFTEN_COMPILED = ("rope", "mapwm", "mapem", "mamba")  # each takes some seconds: the others with --thorough
+OFTEN_BY_INDUCTOR = ("mapwm", "mamba")  # attention and a scan; each takes half a minute
 COMPILED = [case for case in FIRST_CASES if THOROUGH or case.name in OFTEN_COMPILED]
+BY_INDUCTOR = [case for case in FIRST_CASES if THOROUGH or case.name in OFTEN_BY_INDUCTOR]
 CHUNKS = {"single": (1,) * LENGTH, "uneven": (3, 1, 5, 2, 1), "late": (LENGTH - 1, 1), "early": (1, LENGTH - 1)}
 
 
@@ -218,7 +220,7 @@ def test_compiled_once_it_reads_other_lengths(case: Case):
 
 @pytest.mark.skipif(not any(map(shutil.which, ("g++", "gcc", "cc"))), reason="inductor needs a C compiler")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("case", COMPILED, ids=str)
+@pytest.mark.parametrize("case", BY_INDUCTOR, ids=str)
 def test_compiled_by_inductor_equals_eager(case: Case):
     with torch._inductor.config.patch(compile_threads=1):
         assert_compiles(case.build(n_layers=1), "inductor", None)

@@ -1,10 +1,9 @@
 """Recorded runs outlive a change to the sources if old and new sources compute the same, to the last bit."""
 
+import contextlib
 import json
-import os
 import shutil
-import subprocess
-import sys
+import signal
 
 import pytest
 from making import run_recipe
@@ -12,19 +11,13 @@ from making import run_recipe
 from mapformers.cli.main import main
 from mapformers.errors import UserError
 from mapformers.launch import confirm
-from mapformers.runs import checkout, provenance
+from mapformers.runs import checkout, provenance, sources
 from mapformers.runs.sources import PACKAGE
 
 AN_UNUSED_NAME = ("model.py", "EMBEDDING_STD = 0.3\n", "EMBEDDING_STD = 0.3\nUNUSED = 1\n")
 ANOTHER_START = ("model.py", "EMBEDDING_STD = 0.3\n", "EMBEDDING_STD = 0.31\n")
 ANOTHER_ROPE = ("layers/rope.py", "torch.ones(rows", "2 * torch.ones(rows")
 ANOTHER_SPLIT = ("tasks/navigation.py", '{**dense, "p_empty": 0.2}', '{**dense, "p_empty": 0.9}')
-
-HASHES = """
-import json, sys
-from mapformers.runs.provenance import sources_hash
-print(json.dumps([sources_hash(config) for config in json.load(sys.stdin)]))
-"""
 
 
 def old_package(folder, edits):
@@ -38,24 +31,39 @@ def old_package(folder, edits):
 
 
 def sources_with(folder, runs):
-    """The hash of each run's sources, as the package in a folder computes it: one process for all."""
-    configs = json.dumps([run["config"] for run in runs])
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    command = [sys.executable, "-P", "-c", HASHES]
-    done = subprocess.run(command, input=configs, env=environment, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    """The hash of each run's sources, if they were the files of the package in a folder."""
+    files = [[file.relative_to(PACKAGE) for file in sources.sources_of(run["config"])] for run in runs]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "PACKAGE", folder / PACKAGE.name)
+        return [sources._hash_of(tuple(sources.PACKAGE / file for file in each)) for each in files]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Where the record of the two runs is, once they have been run."""
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """The process that has today's sources serves one test after another."""
+    with contextlib.closing(confirm.Processes(most=2)) as shared:
+        yield shared
 
 
 @pytest.fixture
-def measured(mini, tmp_path, monkeypatch):
+def measured(mini, kept, processes, tmp_path, monkeypatch):
     """A record of two runs, of MapWM and RoPE, which ``edited`` makes that of earlier sources."""
     monkeypatch.chdir(tmp_path)
-    run_recipe(mini, tmp_path / "results")
+    monkeypatch.setattr(confirm, "closing", lambda _: contextlib.nullcontext(processes))
+    if not (kept / "mini.json").exists():
+        run_recipe(mini, kept)
     file = tmp_path / "results" / "mini.json"
+    file.parent.mkdir()
 
     def edited(*edits, recorded=None):
         old_package(tmp_path / "old", edits)
-        record = json.loads(file.read_text())
+        record = json.loads((kept / "mini.json").read_text())
         hashes = sources_with(tmp_path / "old", record["runs"]) if recorded is None else [recorded] * 2
         for run, then in zip(record["runs"], hashes):
             run.update(sources=then, commit="0" * 40)
@@ -140,6 +148,41 @@ def test_what_cannot_be_compared_is_said(measured, capsys):
     assert main(["confirm", "mini"]) == 1
     printed = capsys.readouterr().out
     assert "gone" in printed and "names no commit" in printed and "0 of 2" in printed
+
+
+ANSWERS = """
+import json, os, sys
+for line in sys.stdin:
+    config = json.loads(line)["config"]
+    if config == "killed":
+        os.abort()
+    print(json.dumps({"fault": config} if config == "wrong" else {"process": os.getpid()}), flush=True)
+    if config == "wrong":
+        break
+"""
+
+
+def test_a_process_is_used_again_for_the_same_sources_until_a_run_has_a_fault(tmp_path, monkeypatch):
+    script = tmp_path / "answers.py"
+    script.write_text(ANSWERS)
+    monkeypatch.setattr(confirm.first_steps, "__file__", str(script))
+    old, now = tmp_path / "old", tmp_path / "now"
+    with contextlib.closing(confirm.Processes(most=2)) as processes:
+
+        def process_of(source, config="right"):
+            return processes.first_steps({"config": config}, source)["process"]
+
+        first, other = process_of(old), process_of(now)
+        assert first != other and [process_of(old), process_of(now), process_of(old)] == [first, other, first]
+        for config, reason in (("wrong", "wrong"), ("killed", f"exit code -{signal.SIGABRT:d}")):
+            before = process_of(old)
+            with pytest.raises(UserError, match=f"its first steps ended in: {reason}"):
+                process_of(old, config)
+            assert process_of(old) != before and process_of(now) == other
+        process_of(tmp_path / "third")
+        assert len(processes._idle) == 2
+        left = [each._process for each in processes._idle]
+    assert [process.poll() for process in left] == [0, 0]
 
 
 def test_earlier_sources_come_from_the_checkout(tmp_path):

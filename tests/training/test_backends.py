@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import warnings
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 
 import pytest
@@ -56,6 +56,17 @@ LAUNCHERS = {
 }
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Runs of one process that several tests compare theirs with, each run once."""
+
+    @cache
+    def once(**settings):
+        return run(tmp_path_factory.mktemp("alone") / "run", **settings)
+
+    return once
+
+
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_two_processes_train_the_model_that_one_trains(tmp_path, name):
     """`hold_still` included: its mean goes over the whole batch, wherever the parts of it are."""
@@ -75,9 +86,9 @@ def test_two_processes_train_the_model_that_one_trains(tmp_path, name):
 
 
 @pytest.mark.parametrize("model", ["mapwm", thorough("mapem")])
-def test_two_processes_are_two_parts_of_one_process_bitwise(tmp_path, model):
+def test_two_processes_are_two_parts_of_one_process_bitwise(alone, tmp_path, model):
     two = run_in_two_processes(tmp_path / "two", model=model, **FREE)
-    parts = run(tmp_path / "parts", model=model, accumulate=2, **FREE)
+    parts = alone(model=model, accumulate=2, **FREE)
     for name, tensor in weights(two).items():
         assert torch.equal(tensor, weights(parts)[name]), name
     assert losses(two) == pytest.approx(losses(parts), rel=1e-6)
@@ -94,9 +105,9 @@ def test_a_signal_to_one_of_two_processes_stops_both_and_they_resume_bitwise(tmp
 
 
 @pytest.mark.parametrize("accumulate", [2, thorough(4)])
-def test_a_batch_in_parts_trains_the_same_model(tmp_path, accumulate):
-    whole = run(tmp_path / "whole", **FREE)
-    parts = run(tmp_path / "parts", accumulate=accumulate, **FREE)
+def test_a_batch_in_parts_trains_the_same_model(alone, accumulate):
+    whole = alone(model="mapwm", **FREE)
+    parts = alone(model="mapwm", accumulate=accumulate, **FREE)
     assert 0 < largest_difference(whole, parts) < 2e-6
     assert losses(parts) == pytest.approx(losses(whole), rel=1e-5)
 
@@ -136,9 +147,9 @@ def test_parts_count_by_the_targets_they_have(tmp_path, fewer_targets, accumulat
     assert_same_gradient(whole, parts)
 
 
-def test_processes_count_by_the_targets_they_have(tmp_path, fewer_targets):
+def test_processes_count_by_the_targets_they_have(alone, tmp_path, fewer_targets):
     two = run_in_two_processes(tmp_path / "two", partial(learn_from_some, torch.sqrt), **FREE)
-    full = run(tmp_path / "full", **FREE)
+    full = alone(model="mapwm", **FREE)
     fewer_targets(torch.sqrt)
     one = run(tmp_path / "one", **FREE)
     assert largest_difference(one, two) < 1e-6 < 1e-3 < largest_difference(one, full)

@@ -4,7 +4,8 @@ A change to the sources marks every run that they decide as old, even if it chan
 confirmed if the sources that it was measured with, taken from its commit, and those of now end a run of a few steps
 with the same weights to the last bit, and with the same figures on every split. Both are run on this machine: another
 processor rounds otherwise, and after some hundred steps comes to another figure. Of runs that differ in nothing but the
-seed and the learning rate, which are numbers that the same lines compute with, one is compared for all.
+seed and the learning rate, which are numbers that the same lines compute with, one is compared for all. A process that
+has imported the package of a commit does the first steps of one run after another.
 """
 
 import json
@@ -14,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -67,8 +69,13 @@ def title_of(run: Mapping[str, Any]) -> str:
 def confirm(file: Path, record: Record, jobs: int = 1) -> Iterator[Confirmation]:
     """Judge every run of a record whose sources have changed; those that agree are noted in the file at once."""
     groups = alike([run for run in record["runs"] if is_stale(run)])
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
-        first = pool.map(partial(compare, Commits(Path(folder))), [group[0] for group in groups])
+    groups.sort(key=lambda group: _known(group[0]).get("commit") or "")  # a process is used for the next of its commit
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Processes(most=2 * jobs)) as processes,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        first = pool.map(partial(compare, Commits(Path(folder)), processes), [group[0] for group in groups])
         for found, group in zip(first, groups):
             if found.holds:
                 update_record(file, partial(_with_confirmation, found, {key_of(run) for run in group}), record)
@@ -80,12 +87,18 @@ def alike(runs: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Runs of the same sources and threads whose configs differ in the seed and the learning rate at most."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
-        known, config = run.get("confirmed", run), dict(run["config"])
+        known, config = _known(run), dict(run["config"])
         config["train"] = {name: value for name, value in config.get("train", {}).items() if name != "lr"}
         config.pop("seed", None)
         same = [config, known.get("sources"), known.get("commit"), threads_of(run)]
         groups.setdefault(json.dumps(same, sort_keys=True), []).append(run)
     return list(groups.values())
+
+
+def _known(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The sources and the commit that a run was last known to be of."""
+    known: Mapping[str, Any] = run.get("confirmed", run)
+    return known
 
 
 def threads_of(run: Mapping[str, Any]) -> int:
@@ -108,37 +121,77 @@ class Commits:
         return target
 
 
-def compare(sources_at: Callable[[str], Path], run: Mapping[str, Any]) -> Confirmation:
+class Process:
+    """The script `first_steps.py` with the package of a folder; it does the first steps of one run after another."""
+
+    def __init__(self, source: Path):
+        self.source = source
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(Path(first_steps.__file__))],
+            env={**os.environ, "PYTHONPATH": str(source)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+        )
+
+    def first_steps(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """What the script answers of a run. A fault ends it."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        asked = {"config": run["config"], "threads": threads_of(run)}
+        with suppress(BrokenPipeError):
+            print(json.dumps(asked), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"fault": f"exit code {self._process.wait()}"}
+        if "fault" in answer:
+            self.end()
+            raise UserError(f"its first steps ended in: {answer['fault']}")
+        return answer
+
+    def end(self) -> None:
+        with suppress(BrokenPipeError):
+            self._process.communicate()
+
+
+class Processes:
+    """Processes that do first steps. At most so many are kept for the next run with their sources, the last used."""
+
+    def __init__(self, most: int):
+        self.most, self._lock = most, Lock()
+        self._idle: list[Process] = []
+
+    def first_steps(self, run: Mapping[str, Any], source: Path) -> dict[str, Any]:
+        """By a process that is idle, or by a new one."""
+        with self._lock:
+            process = next((idle for idle in self._idle if idle.source == source), None)
+            if process is not None:
+                self._idle.remove(process)
+        process = process or Process(source)
+        figures = process.first_steps(run)
+        with self._lock:
+            self._idle.append(process)
+            surplus, self._idle = self._idle[: -self.most], self._idle[-self.most :]
+        for each in surplus:
+            each.end()
+        return figures
+
+    def close(self) -> None:
+        for process in self._idle:
+            process.end()
+
+
+def compare(sources_at: Callable[[str], Path], processes: Processes, run: Mapping[str, Any]) -> Confirmation:
     """Run the first steps with the sources that a run was last known to be of, and with those of now."""
-    known = run.get("confirmed", run)
+    known = _known(run)
     try:
         require(bool(known.get("commit")), "its record names no commit.")
-        then = _first_steps(run, sources_at(known["commit"].removesuffix("+changes")))
+        then = processes.first_steps(run, sources_at(known["commit"].removesuffix("+changes")))
         changed = "it was measured with changes that are in no commit."
         require(then["sources"] == known["sources"], changed)
-        now = _first_steps(run, PACKAGE.parent)
+        now = processes.first_steps(run, PACKAGE.parent)
     except UserError as error:
         return Confirmation(run, fault=str(error))
     return Confirmation(run, tuple(name for name in COMPARED if then[name] != now[name]), sources=now["sources"])
-
-
-def _first_steps(run: Mapping[str, Any], source: Path) -> dict[str, Any]:
-    """What the script `first_steps.py` prints with the package of a folder."""
-    asked = {"config": run["config"], "threads": threads_of(run)}
-    command = [sys.executable, "-P", str(Path(first_steps.__file__))]
-    done = subprocess.run(
-        command,
-        input=json.dumps(asked),
-        env={**os.environ, "PYTHONPATH": str(source)},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise UserError(f"its first steps ended in: {last}")
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return figures
 
 
 def _with_confirmation(confirmation: Confirmation, keys: Collection[Key], record: Record) -> Record:

@@ -1,13 +1,16 @@
-"""The first steps of a run, computed by whichever mapformers is on the path: run as a script, config in, figures out.
+"""The first steps of runs, computed by whichever mapformers is on the path: run as a script, configs in, figures out.
 
-`mapformers confirm` starts it twice, with the sources a run was measured with and with those of now. So it uses only
-what has been there since runs have recorded their sources.
+`mapformers confirm` starts it twice, with the sources runs were measured with and with those of now. So it uses only
+what has been there since runs have recorded their sources. Each line of its input asks for one run, and each line of
+its output answers it, with figures or with a fault, which ends the process.
 """
 
 import hashlib
 import json
+import os
 import sys
 import tempfile
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,18 +33,16 @@ def shortened(train: Any) -> Any:
     )
 
 
-def main() -> None:
+def first_steps(asked: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a shortened run, given its config and the number of threads."""
     import torch
     from rich.console import Console
 
-    from mapformers.plugins import import_inherited_plugins
     from mapformers.runs.config import RunConfig
     from mapformers.runs.folder import RunFolder
     from mapformers.runs.provenance import sources_hash
     from mapformers.training.loop import Trainer
 
-    import_inherited_plugins()
-    asked = json.load(sys.stdin)
     torch.set_num_threads(asked["threads"])
     recorded = RunConfig.from_dict(asked["config"])
     config = replace(recorded, train=shortened(recorded.train))
@@ -52,11 +53,21 @@ def main() -> None:
     weights = hashlib.sha256()
     for name, tensor in sorted(trainer.model.state_dict().items()):
         weights.update(name.encode() + tensor.contiguous().cpu().numpy().tobytes())
-    print(
-        json.dumps(
-            {"sources": sources_hash(recorded), "losses": losses, "splits": splits, "weights": weights.hexdigest()}
-        )
-    )
+    return {"sources": sources_hash(recorded), "losses": losses, "splits": splits, "weights": weights.hexdigest()}
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever else is printed, by whomever, is no answer
+    try:
+        from mapformers.plugins import import_inherited_plugins
+
+        import_inherited_plugins()
+        for line in sys.stdin:
+            print(json.dumps(first_steps(json.loads(line))), file=answers, flush=True)
+    except Exception as error:
+        reason = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        print(json.dumps({"fault": reason}), file=answers, flush=True)
 
 
 if __name__ == "__main__":
