@@ -128,7 +128,10 @@ MORE_CASES = [
     ("train --task navigation --model mapwm --threads -2", "--threads must be at least 1, not -2."),
     ("train --task navigation --model mapwm --threads 100000", "--threads must be at most "),
     ("train --task navigation --model mapwm --thread 1", "Unrecognized options: --thread, 1; did you mean --threads?"),
-    ("train --task navigation --model mapwm --json", "Unrecognized options: --json; see `mapformers train --help`."),
+    (
+        "train --task navigation --model mapwm --json",
+        "Unrecognized options: --json; see `mapformers train --task navigation --model mapwm --help`.",
+    ),
     (
         "train --task graph --model mapwm --world nowhere.json",
         "Cannot read the world nowhere.json: no such file or directory; give the",
@@ -146,20 +149,20 @@ MORE_CASES = [
     ("train --task navigation --model mapwm-nc --rank -3", "rank must be at least 1, not -3."),
     (
         "train --task navigation --model tape --rank 2",
-        "Unrecognized options: --rank, 2; see `mapformers train --help`.",
+        "Unrecognized options: --rank, 2; see `mapformers train --task navigation --model tape --help`.",
     ),
     ("train --task navigation --model path --rank 2", "Unrecognized options: --rank, 2; did you mean --path-rank?"),
     (
         "train --task navigation --model lstm --rank 2",
-        "Unrecognized options: --rank, 2; see `mapformers train --help`.",
+        "Unrecognized options: --rank, 2; see `mapformers train --task navigation --model lstm --help`.",
     ),
     (
         "train --task navigation --model stack-rnn --self-key",
-        "Unrecognized options: --self-key; see `mapformers train --help`.",
+        "Unrecognized options: --self-key; see `mapformers train --task navigation --model stack-rnn --help`.",
     ),
     (
         "train --task navigation --model tem-t --block 3",
-        "Unrecognized options: --block, 3; see `mapformers train --help`.",
+        "Unrecognized options: --block, 3; see `mapformers train --task navigation --model tem-t --help`.",
     ),
     ("train --task navigation --layers", "--model is missing; see `mapformers train --help`."),
     ("train --task navigation --layers mapmw", "There is no model named 'mapmw'; did you mean 'mapwm'?"),
@@ -305,7 +308,7 @@ MORE_CASES = [
     ("lm train --model mapwm --data nowhere", "nowhere is not a prepared folder: it has no manifest.json; see"),
     ("lm train --model mapmw --data nowhere", "There is no model named 'mapmw'; did you mean 'mapwm'?"),
     ("lm train --model mapwm --data nowhere --preset big", "invalid choice 'big' for argument '--preset'. Expected"),
-    ("lm train --model mapwm --data nowhere --scale cpu", "--scale, cpu; see `mapformers lm train --help`."),
+    ("lm train --model mapwm --data nowhere --scale cpu", "--scale, cpu; see `mapformers lm train --model mapwm --help`."),
     ("lm train --model mapwm --data nowhere --tokens 5", "--tokens 5 is less than one step: a batch of 16 × 256 has"),
     ("lm train --model mapwm --data nowhere --tokens many", "--tokens takes a whole number, not 'many'."),
     (
