@@ -5,30 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from inline import Inline
-from mapformers import plugins
-from mapformers.cli.main import main
-from mapformers.launch import local
+from mapformers.launch import cell, local
 from mapformers.recipes import RECIPES, Curve, Recipe, Row, Splits, TableView
 from mapformers.tasks.navigation import Navigation
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture
-def finish_here(monkeypatch, capsys):
-    """Give a command in this process, which does all its cells too; what it printed. Its plug-ins are not inherited."""
+class Inline:
+    """A process that does its work at once, in this one."""
 
-    def finish(line, folder):
-        with monkeypatch.context() as patch:
-            patch.setattr(local, "start_process", Inline)
-            patch.setattr("sys.argv", ["mapformers", *line])
-            patch.setenv(plugins.VARIABLE, "[]")
-            patch.chdir(folder)
-            assert main(line) == 0
-        return capsys.readouterr().out
+    stdin = None
 
-    return finish
+    def __init__(self, work):
+        self.code = 0 if cell.run_work(work.to_dict()) is None else 1
+
+    def poll(self):
+        return self.code
 
 
 @pytest.fixture

@@ -34,14 +34,15 @@ def squeue(form: str = "%i") -> list[str]:
     return subprocess.run(line, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def test_submitits_own_processes_give_the_same_table(tmp_path, finish_here):
+def test_submitits_own_processes_give_the_same_table(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
     line = plug_in(here, "often", 80, 20)
     line[line.index("--seeds") + 1] = "1"
     plug_in(there, "often", 80, 20)
-    table = finish_here(line, here)
+    code, table, err = finish(line, here)
+    assert code == 0, err
     code, again, err = finish([*line, "--cluster", "local"], there)
     assert code == 0 and again == table, err
 

@@ -121,14 +121,15 @@ def without_times(record: dict) -> dict:
     return {**record, "runs": [{k: v for k, v in run.items() if k != "wall_seconds"} for run in record["runs"]]}
 
 
-def test_killed_at_three_random_moments_it_ends_with_the_same_table(tmp_path, finish_here):
+def test_killed_at_three_random_moments_it_ends_with_the_same_table(tmp_path):
     """kill -9 of the command alone; the same command right away, while its workers may still be there."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         folder.mkdir()
     line = plug_in(whole, "often", 1000, 20)
     plug_in(killed, "often", 1000, 20)
-    table = finish_here(line, whole)
+    code, table, err = finish(line, whole)
+    assert code == 0, err
     moments = random.Random(0)
     for wanted in (1, 2, 3):
         process = start(line, killed)
