@@ -308,7 +308,10 @@ MORE_CASES = [
     ("lm train --model mapwm --data nowhere", "nowhere is not a prepared folder: it has no manifest.json; see"),
     ("lm train --model mapmw --data nowhere", "There is no model named 'mapmw'; did you mean 'mapwm'?"),
     ("lm train --model mapwm --data nowhere --preset big", "invalid choice 'big' for argument '--preset'. Expected"),
-    ("lm train --model mapwm --data nowhere --scale cpu", "--scale, cpu; see `mapformers lm train --model mapwm --help`."),
+    (
+        "lm train --model mapwm --data nowhere --scale cpu",
+        "--scale, cpu; see `mapformers lm train --model mapwm --help`.",
+    ),
     ("lm train --model mapwm --data nowhere --tokens 5", "--tokens 5 is less than one step: a batch of 16 × 256 has"),
     ("lm train --model mapwm --data nowhere --tokens many", "--tokens takes a whole number, not 'many'."),
     (

@@ -5,23 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mapformers.launch import cell, local
+from inline import Inline
+from mapformers.launch import local
 from mapformers.recipes import RECIPES, Curve, Recipe, Row, Splits, TableView
 from mapformers.tasks.navigation import Navigation
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-class Inline:
-    """A process that does its work at once, in this one."""
-
-    stdin = None
-
-    def __init__(self, work):
-        self.code = 0 if cell.run_work(work.to_dict()) is None else 1
-
-    def poll(self):
-        return self.code
 
 
 @pytest.fixture

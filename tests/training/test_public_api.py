@@ -287,11 +287,13 @@ def test_a_setting_with_two_owners_is_refused(tmp_path):
         "from dataclasses import dataclass\nfrom mapformers.tasks import register_task\n"
         "from mapformers.tasks.navigation import Navigation, NavigationSettings\n"
         "@dataclass(frozen=True)\nclass Clash(NavigationSettings):\n    rank: int = 7\n"
-        "register_task('clash', settings=Clash, build=Navigation)\n"
+        "class ClashingWorld(Navigation):\n    pass\n"  # the task gives its name to what builds it
+        "register_task('clash', settings=Clash, build=ClashingWorld)\n"
     )
     mf.import_plugins([str(tmp_path / "clash.py")])
     with pytest.raises(UserError, match="a setting of the task and of the model"):
         mf.RunConfig.compose("clash", "mapwm", rank=3)
+    assert mf.build_task("navigation").name == "navigation"
 
 
 def test_entry_points_of_other_packages_are_listed_and_loaded(tmp_path, monkeypatch):
