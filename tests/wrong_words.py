@@ -103,7 +103,7 @@ MORE_CASES = [
     ("eval --weights mine.safetensors", "mapformers eval needs the folder that `mapformers train` wrote, or --model"),
     ("eval --model-args a=1", "mapformers eval needs the folder that `mapformers train` wrote, or --model"),
     ("eval --json", "mapformers eval needs the folder that `mapformers train` wrote, or --model"),
-    ("eval nowhere --json", "nowhere is not a run folder: it has no config.json; give the folder that"),
+    ("eval nowhere --json", "There is no folder nowhere; give the folder that"),
     ("eval nowhere --threads 0", "--threads must be at least 1, not 0."),
     ("eval nowhere --threads 99999", "--threads must be at most "),
     ("eval nowhere --seed -1", "--seed must not be negative, but is -1."),
@@ -112,7 +112,7 @@ MORE_CASES = [
     ("eval nowhere --n-sequences 1e3", "--n-sequences takes a whole number, not '1e3'."),
     (
         "eval nowhere --model my_module:build",
-        "nowhere is not a run folder: it has no config.json; give the folder that",
+        "There is no folder nowhere; give the folder that",
     ),
     ("eval nowhere --task navigation", "The run in nowhere has its own task and weights; leave out --task."),
     (
@@ -331,7 +331,7 @@ MORE_CASES = [
         "lm eval",
         "mapformers lm eval needs the folder that `mapformers lm train` wrote; see `mapformers lm eval --help`.",
     ),
-    ("lm eval nowhere", "nowhere is not a run folder: it has no config.json; give the folder that"),
+    ("lm eval nowhere", "There is no folder nowhere; give the folder that"),
     ("lm eval nowhere --windows 0", "--windows must be at least 1, not 0."),
     ("lm eval nowhere --blocks -1", "--blocks must be at least 1, not -1."),
     ("lm eval nowhere --limit 0", "--limit must be at least 1, not 0."),

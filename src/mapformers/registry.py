@@ -27,13 +27,13 @@ class Listing(NamedTuple):
 
 
 class Registry(Generic[Entry]):
-    """Named entries of one kind (``"model"``, ``"task"``, ``"recipe"``): those of its rooms, then those of plug-ins.
+    """Named entries of one kind (``"model"``, ``"task"``, ``"recipe"``): those of its folders, then those of plug-ins.
 
-    The first room gives the entry points of plug-ins their name.
+    The first folder gives the entry points of plug-ins their name.
     """
 
-    def __init__(self, kind: str, *rooms: str):
-        self.kind, self.rooms = kind, rooms
+    def __init__(self, kind: str, *folders: str):
+        self.kind, self.folders = kind, folders
         self._entries: dict[str, Entry] = {}
 
     def add(self, name: str, entry: Entry) -> None:
@@ -63,7 +63,7 @@ class Registry(Generic[Entry]):
 
     def is_own(self, name: str) -> bool:
         """Whether an entry is a file of the library, and not of a plug-in."""
-        homes = tuple(f"mapformers.{room}." for room in self.rooms)
+        homes = tuple(f"mapformers.{folder}." for folder in self.folders)
         return name in self._listed and self._listed[name].module.startswith(homes)
 
     def summary(self, name: str) -> str:
@@ -77,20 +77,20 @@ class Registry(Generic[Entry]):
         return self._plugins() | self._files()
 
     def _files(self) -> dict[str, Listing]:
-        """The files and packages of the rooms that open with a name."""
+        """The files and packages of the folders that open with a name."""
         listed = {}
-        for room in self.rooms:
-            folder = Path(__file__).parent / room
-            for path in [*folder.glob("*.py"), *folder.glob("*/__init__.py")]:
+        for folder in self.folders:
+            there = Path(__file__).parent / folder
+            for path in [*there.glob("*.py"), *there.glob("*/__init__.py")]:
                 with path.open(encoding="utf-8") as file:
                     found = FIRST_LINE.match(file.readline().rstrip())
                 if found:
                     stem = path.parent.name if path.name == "__init__.py" else path.stem
-                    listed[found[1]] = Listing(f"mapformers.{room}.{stem}", found[2])
+                    listed[found[1]] = Listing(f"mapformers.{folder}.{stem}", found[2])
         return listed
 
     def _plugins(self) -> dict[str, Listing]:
-        points = metadata.entry_points(group=f"mapformers.{self.rooms[0]}")
+        points = metadata.entry_points(group=f"mapformers.{self.folders[0]}")
         return {point.name: Listing(point.module, f"of the plug-in {point.module}") for point in points}
 
 

@@ -198,7 +198,7 @@ CASES = [
     ("bench --write ''", "--write needs the name of a folder, but got an empty one"),
     ("report table2 --results ''", "--results needs the name of a folder, but got an empty one"),
     (TRAIN + "--out /dev/null/mine", "Cannot write to /dev/null/mine: not a directory; choose another folder"),
-    ("eval nowhere", "nowhere is not a run folder"),
+    ("eval nowhere", "There is no folder nowhere"),
     ("report table2", "mapformers reproduce table2"),
     ("report --results nowhere", "nowhere"),
     ("report --write", "results"),

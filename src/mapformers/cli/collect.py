@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -23,7 +24,7 @@ Runs of other cells that RECIPE.json already has are kept.
 
 @dataclass(frozen=True)
 class Arguments:
-    folders: tyro.conf.Positional[tuple[Path, ...]]
+    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FOLDER [FOLDER ...]")]
     """Run folders, or folders that hold them at any depth."""
     results: Path = Path("results")
     """Where RECIPE.json is kept."""

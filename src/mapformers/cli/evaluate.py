@@ -35,7 +35,7 @@ DESCRIPTION = """Measure a trained run, or a model of your own, on a task's spli
 
 @dataclass(frozen=True)
 class Arguments:
-    run_dir: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN")] = None
+    run_dir: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[RUN]")] = None
     """The folder that `mapformers train` wrote."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODULE:FUNCTION")] = None
     """A model of your own: a function that returns a module from tokens to logits. The module is imported."""

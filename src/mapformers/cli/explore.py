@@ -31,7 +31,7 @@ The page is served on this machine alone, until you press Ctrl-C.
 class Arguments:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder that `mapformers train` wrote."""
-    other: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN2")] = None
+    other: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[RUN2]")] = None
     """A second run of the same task, to walk beside it."""
     export: Path | None = None
     """Write the page with the models in it to this file, instead of serving it."""

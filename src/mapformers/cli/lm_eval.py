@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -32,7 +32,7 @@ Several runs are several seeds of one model. With --against, the difference betw
 
 @dataclass(frozen=True)
 class Arguments:
-    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")] = ()
     """Folders that `mapformers lm train` wrote."""
     against: tuple[Path, ...] = ()
     """Runs of another model on the same text, to compare with."""

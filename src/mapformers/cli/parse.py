@@ -80,6 +80,7 @@ def _plain_help() -> Iterator[None]:
             yield
     finally:
         print(plain_help(drawn.text()), end="")
+        print("Every command also takes --import FILE, for layers, tasks or recipes of your own.")
 
 
 def sentence(box: str, prog: str) -> str:

@@ -47,7 +47,7 @@ IN_THE_PAPER = ("table1", "table2", "dyck", "lm", "ssm", "recall", "dims", "fami
 
 @dataclass(frozen=True)
 class Arguments:
-    recipe: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="RECIPE")] = None
+    recipe: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[RECIPE]")] = None
     """A name from `mapformers list recipes`, or a benchmark (all recipes that have results unless given)."""
     scale: Scale = "cpu"
     """Which results."""

@@ -103,6 +103,8 @@ class RunFolder:
     def open(cls, path: Path) -> tuple["RunFolder", RunConfig]:
         """A run that exists, with its config."""
         folder = cls(path)
+        if not path.exists():
+            raise UserError(f"There is no folder {path}; give the folder that `train` wrote.")
         if not folder.config_file.exists():
             raise UserError(f"{path} is not a run folder: it has no config.json; give the folder that `train` wrote.")
         data = read_json(folder.config_file)

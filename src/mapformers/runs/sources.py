@@ -1,7 +1,7 @@
 """Which files decide a run's figures, and a hash of what they do.
 
 The files are found without running them: from the layers and the task of a run, the decoder, the training step and
-`evaluate`, along their imports, within the rooms where figures are made.
+`evaluate`, along their imports, within the folders where figures are made.
 """
 
 import ast
@@ -66,7 +66,7 @@ _fingerprint = cache(fingerprint)  # most files decide the runs of many layers
 
 
 def _closure(begin: Iterable[Path]) -> set[Path]:
-    """The files that are given, and all that they import from the rooms where figures are made."""
+    """The files that are given, and all that they import from the folders where figures are made."""
     found: set[Path] = set()
     waiting = list(begin)
     while waiting:

@@ -1,7 +1,7 @@
-"""The graph of rooms: which folder of the library imports which. Imports go one way, from the top of ROOMS down.
+"""Which folder of the library imports which. Imports go one way: a folder imports those before it in FOLDERS.
 
-python scripts/rooms.py            print the graph
-python scripts/rooms.py --draw     draw it into docs/images/rooms.png and refresh the list in CONTRIBUTING.md
+python scripts/imports.py          print the graph
+python scripts/imports.py --draw     draw it into docs/images/imports.png and refresh the list in CONTRIBUTING.md
 """
 
 import ast
@@ -11,21 +11,21 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 SOURCE = PROJECT / "src" / "mapformers"
-FLOOR = ("errors", "files", "modes", "seeding", "config", "registry", "plugins", "signals", "stages", "progress")
-# From the floor up: a room may import those before it.
-ROOMS = (
-    "floor", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training", "lm",
+BASE = ("errors", "files", "modes", "seeding", "config", "registry", "plugins", "signals", "stages", "progress")
+# A folder may import those before it. The files beside the folders count as one, the base; model.py is its own.
+FOLDERS = (
+    "base", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training", "lm",
     "hf", "analysis", "explorer", "reports", "recipes", "launch", "benchmarks", "cli",
 )  # fmt: skip
 
 
-def room_of(module: str) -> str:
-    """``mapformers.modules.attention`` -> modules; the files of the floor are one room, model and its config one."""
+def folder_of(module: str) -> str:
+    """``mapformers.modules.attention`` -> modules; the files of the base count as one folder."""
     parts = module.split(".")
     first = parts[1] if len(parts) > 1 else "api"
     if not ((SOURCE / first).is_dir() or (SOURCE / f"{first}.py").exists()):
         return "api"  # a name that `mapformers` itself offers
-    return {"model_config": "model", "__main__": "cli"}.get(first, "floor" if first in FLOOR else first)
+    return {"model_config": "model", "__main__": "cli"}.get(first, "base" if first in BASE else first)
 
 
 def module_of(path: Path) -> str:
@@ -48,85 +48,85 @@ def imports_of(path: Path) -> set[str]:
 
 
 def graph() -> dict[str, set[str]]:
-    """Room -> the other rooms it imports. The API itself (`__init__.py`) only names things and is left out."""
-    edges: dict[str, set[str]] = {room: set() for room in ROOMS}
+    """Folder -> the other folders it imports. The API itself (`__init__.py`) only names things and is left out."""
+    edges: dict[str, set[str]] = {folder: set() for folder in FOLDERS}
     for path in sorted(SOURCE.rglob("*.py")):
-        room = room_of(module_of(path))
-        if room != "api":
-            edges.setdefault(room, set()).update({room_of(module) for module in imports_of(path)} - {room, "api"})
+        folder = folder_of(module_of(path))
+        if folder != "api":
+            edges.setdefault(folder, set()).update({folder_of(module) for module in imports_of(path)} - {folder, "api"})
     return edges
 
 
 def wrong_way(edges: dict[str, set[str]]) -> list[str]:
-    """Imports from a room to a later one, and rooms that ROOMS does not know."""
-    order = {room: index for index, room in enumerate(ROOMS)}
-    unknown = [f"{room} is not in ROOMS" for room in edges if room not in order]
-    known = {room: targets for room, targets in edges.items() if room in order}
+    """Imports from a folder to a later one, and folders that FOLDERS does not know."""
+    order = {folder: index for index, folder in enumerate(FOLDERS)}
+    unknown = [f"{folder} is not in FOLDERS" for folder in edges if folder not in order]
+    known = {folder: targets for folder, targets in edges.items() if folder in order}
     return unknown + [
-        f"{room} imports {target}"
-        for room, targets in known.items()
+        f"{folder} imports {target}"
+        for folder, targets in known.items()
         for target in sorted(targets)
-        if order.get(target, len(order)) >= order[room]
+        if order.get(target, len(order)) >= order[folder]
     ]
 
 
 def nearest(edges: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The graph without what follows from it: an arrow past a room that itself leads there is left out."""
+    """The graph without what follows from it: an arrow past a folder that itself leads there is left out."""
 
-    def reach(room: str) -> set[str]:
-        return set().union(*({target} | reach(target) for target in edges[room]))
+    def reach(folder: str) -> set[str]:
+        return set().union(*({target} | reach(target) for target in edges[folder]))
 
     return {
-        room: {t for t in targets if not any(t in reach(other) for other in targets - {t})}
-        for room, targets in edges.items()
+        folder: {t for t in targets if not any(t in reach(other) for other in targets - {t})}
+        for folder, targets in edges.items()
     }
 
 
 def listing(edges: dict[str, set[str]]) -> str:
-    order = ROOMS.index
-    lines = [f"{room:<11} imports {', '.join(sorted(edges[room], key=order)) or 'nothing'}" for room in ROOMS]
+    order = FOLDERS.index
+    lines = [f"{folder:<11} imports {', '.join(sorted(edges[folder], key=order)) or 'nothing'}" for folder in FOLDERS]
     return "\n".join(lines)
 
 
 def draw(edges: dict[str, set[str]], path: Path) -> None:
-    """Rooms from the floor up, an arrow from each to the nearest ones it imports."""
+    """Folders from the base up, an arrow from each to the nearest ones it imports."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-    height = {room: index for index, room in enumerate(ROOMS)}
+    height = {folder: index for index, folder in enumerate(FOLDERS)}
     figure, axes = plt.subplots(figsize=(7, 8.5))
-    for room, y in height.items():
+    for folder, y in height.items():
         style = {"boxstyle": "round,pad=0,rounding_size=0.1", "facecolor": "#eef2f7", "edgecolor": "#44597a"}
         axes.add_patch(FancyBboxPatch((-0.55, y - 0.3), 1.1, 0.6, **style))
-        axes.text(0, y, room, ha="center", va="center", fontsize=11)
-    for room, targets in nearest(edges).items():
+        axes.text(0, y, folder, ha="center", va="center", fontsize=11)
+    for folder, targets in nearest(edges).items():
         for target in targets:
-            gap = height[room] - height[target]
+            gap = height[folder] - height[target]
             right = gap % 2 == 0
             x = 0.0 if gap == 1 else (0.55 if right else -0.55)
             bend = 0.0 if gap == 1 else (-0.35 if right else 0.35)
             arrow = FancyArrowPatch(
-                (x, height[room] - (0.3 if gap == 1 else 0)), (x, height[target] + (0.3 if gap == 1 else 0)),
+                (x, height[folder] - (0.3 if gap == 1 else 0)), (x, height[target] + (0.3 if gap == 1 else 0)),
                 connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=11, shrinkA=0, shrinkB=0,
                 color="#44597a", lw=1.1,
             )  # fmt: skip
             axes.add_patch(arrow)
     axes.set_xlim(-2.4, 2.4)
-    axes.set_ylim(-0.8, len(ROOMS) - 0.2)
+    axes.set_ylim(-0.8, len(FOLDERS) - 0.2)
     axes.axis("off")
-    axes.set_title("Rooms from the floor up; an arrow points to what a room imports", fontsize=11)
+    axes.set_title("Folders of the library; an arrow points to what a folder imports", fontsize=11)
     figure.savefig(path, dpi=130, bbox_inches="tight")
     plt.close(figure)
 
 
 def contributing(edges: dict[str, set[str]]) -> str:
-    """CONTRIBUTING.md with its block of rooms as they are now."""
+    """CONTRIBUTING.md with its list of imports as it is now."""
     text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    block = f"![The graph of rooms](docs/images/rooms.png)\n\n```\n{listing(edges)}\n```"
-    marks = "<!-- rooms:begin -->", "<!-- rooms:end -->"
+    block = f"![Which folder imports which](docs/images/imports.png)\n\n```\n{listing(edges)}\n```"
+    marks = "<!-- imports:begin -->", "<!-- imports:end -->"
     return re.sub(f"{marks[0]}.*?{marks[1]}", lambda _: f"{marks[0]}\n{block}\n{marks[1]}", text, flags=re.DOTALL)
 
 
@@ -136,6 +136,6 @@ if __name__ == "__main__":
     for fault in wrong_way(found):
         print(f"wrong way: {fault}", file=sys.stderr)
     if "--draw" in sys.argv:
-        draw(found, PROJECT / "docs" / "images" / "rooms.png")
+        draw(found, PROJECT / "docs" / "images" / "imports.png")
         (PROJECT / "CONTRIBUTING.md").write_text(contributing(found), encoding="utf-8")
     sys.exit(bool(wrong_way(found)))
