@@ -19,7 +19,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from mapformers.explorer.exhibit import Exhibit, open_runs
+from mapformers.explorer.loaded_runs import LoadedRuns, open_runs
 from mapformers.explorer.server import Explorer, Server
 from mapformers.runs.config import RunConfig
 from mapformers.runs.run import Run
@@ -35,9 +35,9 @@ KEYS = {  # what is pressed before the picture is taken
 }
 
 
-def untrained(task: str) -> Exhibit:
+def untrained(task: str) -> LoadedRuns:
     config = RunConfig.compose(task, "mapwm", scale="smoke")
-    return Exhibit((Run(Path("nowhere"), config, config.build_model().eval(), {}, 0),))
+    return LoadedRuns((Run(Path("nowhere"), config, config.build_model().eval(), {}, 0),))
 
 
 @contextmanager
@@ -96,8 +96,8 @@ def show_report(browser: Browser, report: str, width: int) -> Image.Image:
         return picture_of(page, True)
 
 
-def show_task(browser: Browser, task: str, exhibit: Exhibit, width: int) -> Image.Image:
-    with served(Explorer(exhibit)) as url, opened(browser, url, width) as page:
+def show_task(browser: Browser, task: str, loaded: LoadedRuns, width: int) -> Image.Image:
+    with served(Explorer(loaded)) as url, opened(browser, url, width) as page:
         page.wait_for_selector("#app[aria-busy=false]", timeout=60_000)
         if task in ("dyck", "graph", "family-tree"):
             page.click("text=Start over")
@@ -119,12 +119,12 @@ def main() -> None:
         browser = driver.chromium.launch(**flags)
         for what in asked.what:
             task, _, runs = what.partition("=")
-            exhibit = open_runs([Path(run) for run in runs.split(",")]) if runs and task != "report" else None
+            loaded = open_runs([Path(run) for run in runs.split(",")]) if runs and task != "report" else None
             for width in asked.widths:
                 if task == "report":
                     picture = show_report(browser, runs, width)
                 else:
-                    picture = show_task(browser, task, exhibit or untrained(task), width)
+                    picture = show_task(browser, task, loaded or untrained(task), width)
                 if asked.height:
                     picture = picture.crop((0, 0, picture.width, min(asked.height, picture.height)))
                 name = ("report" if task == "report" else f"explore-{task}") + ("-phone" if width < PHONE else "")

@@ -25,7 +25,7 @@ import torch
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from mapformers.explorer.bundle import bundle
-from mapformers.explorer.exhibit import Exhibit, open_runs
+from mapformers.explorer.loaded_runs import LoadedRuns, open_runs
 from mapformers.explorer.server import Explorer
 from mapformers.runs.config import RunConfig
 from mapformers.runs.run import Run
@@ -61,28 +61,28 @@ PRESS = """async (keys) => {
 TASKS = ("TaskDuration", "RecalcStyleDuration", "LayoutDuration")
 
 
-def untrained() -> Exhibit:
+def untrained() -> LoadedRuns:
     """MapWM of rank 2 beside RoPE, as the demo trains them, before training."""
     runs = []
     for name, options in (("mapwm", {"rank": 2}), ("rope", {})):
         config = RunConfig.compose("navigation", name, scale="cpu", **options)
         runs.append(Run(Path("nowhere"), config, config.build_model().eval(), {}, 0))
-    return Exhibit(tuple(runs))
+    return LoadedRuns(tuple(runs))
 
 
 @contextmanager
-def server_page(clock: "Clock", exhibit: Exhibit) -> Iterator[str]:
-    explorer = Explorer(exhibit)
+def server_page(clock: "Clock", loaded: LoadedRuns) -> Iterator[str]:
+    explorer = Explorer(loaded)
     explorer.answers["read"] = clock.watch(explorer.read)
     with served(explorer) as url:
         yield url
 
 
 @contextmanager
-def exported_page(exhibit: Exhibit) -> Iterator[str]:
+def exported_page(loaded: LoadedRuns) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
-        path.write_text(bundle(exhibit), encoding="utf-8")
+        path.write_text(bundle(loaded), encoding="utf-8")
         yield path.as_uri()
 
 
@@ -142,14 +142,14 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=KEYS)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    exhibit = open_runs(asked.runs) if asked.runs else untrained()
+    loaded = open_runs(asked.runs) if asked.runs else untrained()
     clock = Clock()
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         for engine, opened in (("server", partial(server_page, clock)), ("exported page", exported_page)):
-            with opened(exhibit) as url:
+            with opened(loaded) as url:
                 page = browser.new_page(viewport={"width": 1280, "height": 900})
                 page.goto(url)
                 page.wait_for_selector("#app[aria-busy=false]")

@@ -45,7 +45,7 @@ _HOMES = {
     "resume": "training",
     "train": "training",
 }
-_ROOMS = (
+_SUBMODULES = (
     "analysis",
     "benchmarks",
     "evaluation",
@@ -104,7 +104,7 @@ def __getattr__(name: str) -> Any:
             return metadata.version("mapformers")
         except metadata.PackageNotFoundError:  # the sources lie on the path, but nothing is installed
             return "unknown"
-    if name in _ROOMS:
+    if name in _SUBMODULES:
         return import_module(f"mapformers.{name}")
     if name in _HOMES:
         found = getattr(import_module(f"mapformers.{_HOMES[name]}"), name)

@@ -39,7 +39,7 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def errors_naming(path: Path) -> Iterator[None]:
-    """The system says that a disk is full, but not where: within it, every error of the system names a file."""
+    """The system says that a disk is full, but not where: inside the ``with`` block its errors name a file."""
     try:
         yield
     except OSError as error:

@@ -159,9 +159,9 @@ class TiedHead(nn.Module):
 class Decoder(nn.Module):
     """tokens → embedding → layers → norm → head → logits.
 
-    ``streams``: it takes and returns a state, so a task may let it answer from its own answers.
-    ``checkpoint_activations``: in training each layer keeps only its input, and computes the rest again on the way
-    back: the same loss and gradients for less memory and a third more time.
+    ``streams``: it takes and returns a state, so a task can also score it when it reads its own predictions.
+    ``checkpoint_activations``: in training each layer keeps only its input, and recomputes the rest in the
+    backward pass: the same loss and gradients for less memory and a third more time.
     """
 
     streams = True

@@ -172,7 +172,7 @@ class StageDisplay:
 class TrainingProgress:
     """Shows loss, accuracy (or perplexity), sequences per second and time left while a run goes on.
 
-    ``unit``: what the speed is told in instead of sequences, and how many of them a sequence has.
+    ``unit``: in which the speed is shown instead of sequences, and how many of them a sequence has.
     """
 
     def __init__(

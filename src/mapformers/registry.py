@@ -1,8 +1,9 @@
-"""One small registry: what is registered is listed, built, tested and benchmarked by itself.
+"""One small registry: what is registered is listed, built, tested and benchmarked automatically.
 
 The entries of the library are files, one each, whose first line is a name in backquotes and a summary. A registry
 reads those lines, so that names and summaries are known without importing anything, and imports a file when its entry
-is asked for. Entries of other packages are entry points of the group `mapformers.<room>`, named as they register.
+is asked for. Entries of other packages are entry points of the group
+`mapformers.<folder>`, such as `mapformers.layers`, named as they register.
 """
 
 import re

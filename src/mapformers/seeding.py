@@ -24,7 +24,7 @@ def generator(seed: int, purpose: str, index: int = 0) -> torch.Generator:
 
 @contextmanager
 def initialisation(seed: int) -> Iterator[None]:
-    """Within it, new parameters depend on ``seed`` alone; the global stream is left as it was."""
+    """Inside the ``with`` block, new parameters depend on ``seed`` alone; the global stream is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(seed, "initialisation"))
         yield

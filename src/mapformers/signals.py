@@ -58,7 +58,7 @@ def end_at_once() -> None:
 
 @contextmanager
 def interrupting() -> Iterator[None]:
-    """Within it a signal raises, so that files are closed and workers are stopped on the way out."""
+    """Inside the ``with`` block a signal raises, so that files are closed and workers are stopped on the way out."""
     before = _answer({signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate})
     try:
         yield
@@ -93,7 +93,7 @@ class Requests:
 
 @contextmanager
 def noted() -> Iterator[Requests]:
-    """Within it the first Ctrl-C or SIGTERM is only noted, so that a loop can stop where it is safe to.
+    """Inside the ``with`` block the first Ctrl-C or SIGTERM is only noted, so that a loop can stop where it is safe to.
 
     One that came too late to be heeded there interrupts afterwards.
     """

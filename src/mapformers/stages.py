@@ -44,7 +44,7 @@ def doing(title: str, total: int | None = None) -> Iterator[Stage]:
 
 @contextmanager
 def watched_by(watcher: Watcher | None) -> Iterator[None]:
-    """Within it, ``watcher`` is told of every stage, and no other is."""
+    """Inside the ``with`` block, ``watcher`` is told of every stage, and no other is."""
     token = _watcher.set(watcher)
     try:
         yield

@@ -7,7 +7,7 @@ import pytest
 import torch
 from driving import browser, page_at, press, state, until
 
-from exhibits import exhibit_of, served
+from untrained import served, untrained_runs
 
 FORTY = ("ArrowRight " * 3 + "ArrowUp " * 2 + "ArrowLeft " * 3 + "ArrowDown " * 2) * 4
 
@@ -21,7 +21,7 @@ def chromium():
 @pytest.fixture(scope="module")
 def grid():
     torch.manual_seed(0)
-    with served(exhibit_of("navigation", "mapwm", "rope")) as server:
+    with served(untrained_runs("navigation", "mapwm", "rope")) as server:
         yield server
 
 
@@ -47,7 +47,7 @@ def test_the_browser_sees_what_the_model_computes(chromium, grid):
     with page_at(chromium, grid.url) as page:
         press(page, "ArrowRight ArrowUp ArrowUp ArrowLeft")
         told = state(page, "({tokens: e.walk.tokens(), logits: e.seen.map((s) => s.logits)})")
-    for model, logits in zip(grid.explorer.exhibit.models, told["logits"]):
+    for model, logits in zip(grid.explorer.loaded_runs.models, told["logits"]):
         with torch.no_grad():
             assert torch.allclose(model(torch.tensor([told["tokens"]]))[0], torch.tensor(logits), atol=2e-4)
 
@@ -169,7 +169,7 @@ def test_what_happens_is_said_aloud(chromium, grid):
 
 
 def test_brackets_are_typed_and_the_stack_grows(chromium):
-    with served(exhibit_of("dyck", "mapwm", "rope")) as server, page_at(chromium, server.url) as page:
+    with served(untrained_runs("dyck", "mapwm", "rope")) as server, page_at(chromium, server.url) as page:
         page.click("text=Start over")
         press(page, "( [ ( ( ( [ ]")
         assert state(page, "e.walk.tokens()") == [0, 1, 0, 0, 0, 1, 3]
@@ -185,7 +185,7 @@ def test_brackets_are_typed_and_the_stack_grows(chromium):
 
 
 def test_a_family_is_walked_by_relations(chromium):
-    with served(exhibit_of("family-tree")) as server, page_at(chromium, server.url) as page:
+    with served(untrained_runs("family-tree")) as server, page_at(chromium, server.url) as page:
         before = state(page, "e.walk.steps.length")
         page.locator(".way").first.click()
         page.wait_for_selector("#certain")
@@ -194,7 +194,7 @@ def test_a_family_is_walked_by_relations(chromium):
 
 
 def test_a_graph_of_ones_own_is_walked_by_clicking_neighbours(chromium):
-    with served(exhibit_of("graph")) as server, page_at(chromium, server.url) as page:
+    with served(untrained_runs("graph")) as server, page_at(chromium, server.url) as page:
         near = page.locator(".node.near").first
         key = near.get_attribute("data-key")
         near.click()
@@ -210,7 +210,7 @@ def test_a_graph_of_ones_own_is_walked_by_clicking_neighbours(chromium):
 
 
 def test_copying_shows_movement_and_attention_of_every_token(chromium):
-    with served(exhibit_of("selective-copy", "mapwm")) as server, page_at(chromium, server.url) as page:
+    with served(untrained_runs("selective-copy", "mapwm")) as server, page_at(chromium, server.url) as page:
         assert page.locator("#world .pillar").count() > 10
         press(page, "A B")
         assert state(page, "e.walk.tokens().slice(-2)") == [0, 1]

@@ -7,11 +7,11 @@ import pytest
 import torch
 from driving import browser, page_at, press, state, until
 
-from exhibits import exhibit_of
 from mapformers.errors import UserError
 from mapformers.explorer.bundle import bundle, joined_modules
-from mapformers.explorer.exhibit import Exhibit
-from mapformers.explorer.session import Reading, Session
+from mapformers.explorer.loaded_runs import LoadedRuns
+from mapformers.explorer.session import ReadRequest, Session
+from untrained import untrained_runs
 
 FORTY = ("ArrowRight " * 3 + "ArrowUp " * 2 + "ArrowLeft " * 3 + "ArrowDown " * 2) * 4
 
@@ -25,22 +25,22 @@ def chromium():
 @pytest.fixture(scope="module", autouse=True)
 def _quick_players():
     """Players take a while, and are not what is tested here."""
-    before, Exhibit.players = Exhibit.players, lambda self: {}
+    before, LoadedRuns.players = LoadedRuns.players, lambda self: {}
     yield
-    Exhibit.players = before
+    LoadedRuns.players = before
 
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory):
     torch.manual_seed(0)
-    exhibit = exhibit_of("navigation", "mapwm", "rope")
+    loaded = untrained_runs("navigation", "mapwm", "rope")
     path = tmp_path_factory.mktemp("page") / "page.html"
-    path.write_text(bundle(exhibit), encoding="utf-8")
-    return exhibit, path
+    path.write_text(bundle(loaded), encoding="utf-8")
+    return loaded, path
 
 
 def test_forty_keys_from_the_disk_compute_what_pytorch_computes(chromium, grid):
-    exhibit, path = grid
+    loaded, path = grid
     with page_at(chromium, path.as_uri()) as page:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -49,8 +49,8 @@ def test_forty_keys_from_the_disk_compute_what_pytorch_computes(chromium, grid):
         press(page, FORTY)
         told = state(page, "({tokens: e.walk.tokens(), seen: e.seen})")
         assert len(told["tokens"]) >= 39 and asked == []  # it asks nobody
-    for model, seen in zip(exhibit.models, told["seen"]):
-        wanted = Session(model).read(Reading(tuple(told["tokens"])))
+    for model, seen in zip(loaded.models, told["seen"]):
+        wanted = Session(model).read(ReadRequest(tuple(told["tokens"])))
         assert torch.allclose(torch.tensor(seen["logits"]), torch.tensor(wanted["logits"]), atol=2e-4)
         for name in ("delta_in", "coordinate", "attention"):
             if name in wanted["layers"][0]:
@@ -82,13 +82,13 @@ def test_the_row_of_tokens_follows_a_long_walk_and_back(chromium, grid):
 
 
 def test_interventions_are_those_of_python(chromium, grid):
-    exhibit, path = grid
+    loaded, path = grid
     with page_at(chromium, path.as_uri()) as page:
         tokens = state(page, "e.walk.tokens()")
         for options in ({"hidden": [5, 9]}, {"still": [0]}, {"temperature": 3}):
             seen = page.evaluate("(options) => explorer.engine.read(0, explorer.walk.tokens(), options)", options)
             given = {name: frozenset(value) if isinstance(value, list) else value for name, value in options.items()}
-            wanted = Session(exhibit.models[0]).read(Reading(tuple(tokens), **given))
+            wanted = Session(loaded.models[0]).read(ReadRequest(tuple(tokens), **given))
             assert torch.allclose(torch.tensor(seen["logits"]), torch.tensor(wanted["logits"]), atol=2e-4), options
 
 
@@ -107,7 +107,7 @@ def test_undo_and_branch_read_only_what_is_new(chromium, grid):
 @pytest.mark.parametrize("task", ["dyck", "family-tree", "graph", "selective-copy"])
 def test_every_kind_of_task_opens_from_the_disk(chromium, task, tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(bundle(exhibit_of(task)), encoding="utf-8")
+    path.write_text(bundle(untrained_runs(task)), encoding="utf-8")
     with page_at(chromium, path.as_uri(), viewport={"width": 390, "height": 844}) as page:
         assert state(page, "e.seen[0].logits.length") > 0
         press(page, "( [" if task == "dyck" else "1 1" if task in ("family-tree", "graph") else "A B")
@@ -138,4 +138,4 @@ def test_modules_that_cannot_be_joined_are_refused():
 
 def test_a_model_that_is_too_large_is_refused():
     with pytest.raises(UserError, match="million parameters"):
-        bundle(exhibit_of("navigation", "rope", d_model=512))
+        bundle(untrained_runs("navigation", "rope", d_model=512))

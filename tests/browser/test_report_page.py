@@ -5,14 +5,14 @@ import re
 import pytest
 from driving import browser
 
-from exhibits import exhibit_of
 from mapformers.explorer.bundle import bundle
 from mapformers.reports.run_page import LARGEST, TOO_LARGE, LiveModel, run_page
+from untrained import untrained_runs
 
 
 @pytest.fixture(scope="module")
 def live():
-    return bundle(exhibit_of("navigation"), {})
+    return bundle(untrained_runs("navigation"), {})
 
 
 def test_the_model_in_the_report_walks(live, tmp_path):

@@ -9,10 +9,10 @@ import urllib.request
 
 import pytest
 
-from exhibits import exhibit_of
 from mapformers.cli.main import main
-from mapformers.explorer.exhibit import Exhibit, distinct, label_of, open_runs
+from mapformers.explorer.loaded_runs import LoadedRuns, distinct, label_of, open_runs
 from mapformers.runs.run import Run
+from untrained import untrained_runs
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def folders(tmp_path_factory):
         "rope": ("navigation", "rope"),
         "dyck": ("dyck", "mapwm"),
     }.items():
-        (run,) = exhibit_of(task, model).runs
+        (run,) = untrained_runs(task, model).runs
         run.save(folder / name)
     return folder
 
@@ -42,7 +42,7 @@ def test_wrong_input_is_one_sentence(folders, tmp_path, capsys):
 
 
 def test_the_page_is_written_whole(folders, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Exhibit, "players", lambda self: {})
+    monkeypatch.setattr(LoadedRuns, "players", lambda self: {})
     page = tmp_path / "new" / "page.html"
     assert main(["explore", str(folders / "map"), str(folders / "rope"), "--export", str(page)]) == 0
     assert "open it with a double click" in capsys.readouterr().out
@@ -63,7 +63,7 @@ def test_it_serves_until_it_is_interrupted(folders):
 
 
 def test_models_have_short_names():
-    assert [label_of(exhibit_of("navigation", name).models[0]) for name in ("mapwm", "rope", "mapem-nc")] == [
+    assert [label_of(untrained_runs("navigation", name).models[0]) for name in ("mapwm", "rope", "mapem-nc")] == [
         "MapWM-r2",
         "RoPE",
         "MapEM-NC-r2",
@@ -76,6 +76,6 @@ def test_a_model_of_ones_own_cannot_be_shown(folders, monkeypatch):
 
     loaded = open_runs([folders / "map"]).runs[0]
     own = Run(loaded.folder, loaded.config, torch.nn.Linear(1, 1), {}, 0)
-    monkeypatch.setattr("mapformers.explorer.exhibit.load", lambda folder: own)
+    monkeypatch.setattr("mapformers.explorer.loaded_runs.load", lambda folder: own)
     with pytest.raises(ValueError, match="a model of your own"):
         open_runs([folders / "map"])

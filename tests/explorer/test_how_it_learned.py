@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from exhibits import exhibit_of
 from mapformers.errors import UserError
-from mapformers.explorer.exhibit import open_runs
+from mapformers.explorer.loaded_runs import open_runs
 from mapformers.explorer.server import Explorer
 from mapformers.runs import snapshots
+from untrained import untrained_runs
 
 ASKED = {"model": 0, "tokens": [0, 5, 2]}
 
@@ -15,7 +15,7 @@ ASKED = {"model": 0, "tokens": [0, 5, 2]}
 @pytest.fixture
 def folder(tmp_path):
     """A run whose weights moved between two snapshots."""
-    (run,) = exhibit_of("navigation").runs
+    (run,) = untrained_runs("navigation").runs
     for step, scale in ((5, 1.1), (12, 1.3)):
         with torch.no_grad():
             for weights in run.model.parameters():
@@ -26,13 +26,13 @@ def folder(tmp_path):
 
 
 def test_every_moment_is_read_as_it_was(folder):
-    exhibit = open_runs([folder])
-    explorer = Explorer(exhibit)
+    loaded = open_runs([folder])
+    explorer = Explorer(loaded)
     assert explorer.about["models"][0]["snapshots"] == [0, 5, 12]
     now, end, middle, start = (explorer.read({**ASKED, "snapshot": step}) for step in (None, 12, 5, 0))
     assert now == end and len({str(seen) for seen in (end, middle, start)}) == 3
     with torch.no_grad():
-        untrained = exhibit.runs[0].config.build_model()(torch.tensor([ASKED["tokens"]]))[0]
+        untrained = loaded.runs[0].config.build_model()(torch.tensor([ASKED["tokens"]]))[0]
     assert torch.allclose(torch.tensor(start["logits"]), untrained, atol=1e-4)
     moved = explorer.answers["snapshot"]({"model": 0, "snapshot": 0})["layers"][0]["movements"]
     assert moved != explorer.about["models"][0]["layers"][0]["movements"]
@@ -50,4 +50,4 @@ def test_a_moment_that_was_not_kept_and_a_broken_one_are_sentences(folder):
 
 
 def test_a_run_without_snapshots_has_no_moments():
-    assert Explorer(exhibit_of("navigation")).about["models"][0]["snapshots"] == []
+    assert Explorer(untrained_runs("navigation")).about["models"][0]["snapshots"] == []

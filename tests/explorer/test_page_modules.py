@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import mapformers as mf
-from exhibits import SMALL
 from mapformers.errors import UserError
 from mapformers.explorer import bundle
 from mapformers.explorer.server import page_files
@@ -19,6 +18,7 @@ from mapformers.explorer.worlds import describe, draw_world, is_certain, own_gra
 from mapformers.seeding import generator
 from mapformers.tasks.dyck import continuation_f1
 from mapformers.tasks.walls import _space
+from untrained import SMALL
 
 PAGE = Path(bundle.__file__).parent / "page"
 NODE = shutil.which("node")

@@ -6,8 +6,8 @@ import time
 import pytest
 import torch
 
-from exhibits import ask, exhibit_of, served
 from mapformers.explorer.server import MAX_BODY, Server, page_files
+from untrained import ask, served, untrained_runs
 
 GB = 2**30
 
@@ -15,14 +15,14 @@ GB = 2**30
 @pytest.fixture(scope="module")
 def server():
     torch.manual_seed(0)
-    with served(exhibit_of("navigation", "mapwm", "rope")) as server:
+    with served(untrained_runs("navigation", "mapwm", "rope")) as server:
         yield server
 
 
 def test_it_listens_on_the_loopback_alone_on_a_port_of_its_own(server):
     host, port = server.server_address[:2]
     assert host == "127.0.0.1" and port > 0
-    with served(exhibit_of("dyck")) as other:
+    with served(untrained_runs("dyck")) as other:
         assert other.port != port and other.secret != server.secret and len(server.secret) >= 40
     assert server.url == f"http://127.0.0.1:{port}/#key={server.secret}"  # behind #: no browser ever sends it
 

@@ -10,9 +10,9 @@ from helpers import EVERYTHING, FIRST_CASES, HYBRID, VOCAB, Case, draw_tokens, t
 from mapformers.cli.main import main
 from mapformers.errors import UserError
 from mapformers.lm import Corpus, generation
+from mapformers.lm.detokenizer import StreamingDetokenizer
 from mapformers.lm.generation import Sampling, generate, stream
 from mapformers.lm.tokenizer import ByteTokenizer
-from mapformers.lm.unfolding import Unfolding
 
 PROMPTS = [draw_tokens(length, seed=length).tolist() for length in (1, 7, 4, 7)]
 
@@ -129,7 +129,7 @@ def test_wrong_input_is_one_sentence(arguments, sentence):
 
 
 def test_letters_are_shown_when_they_are_whole():
-    text = Unfolding(ByteTokenizer())
+    text = StreamingDetokenizer(ByteTokenizer())
     shown = [text.add(byte) for byte in "aé→z".encode()]
     assert shown == ["a", "", "é", "", "", "→", "z"] and text.rest() == ""
     assert text.add(0xC3) == "" and text.rest() == "\ufffd"

@@ -40,9 +40,7 @@ def test_every_layer_reads_in_pieces_what_it_reads_at_once(case, monkeypatch):
     assert found.contexts == CONTEXTS and found.documents == 3 and found.targets == 6
     with torch.no_grad():
         for context in CONTEXTS:
-            wanted = [
-                by_definition(model, text, context, block_ends(len(text), CONTEXTS[-1], 3, 2), 3) for text in texts
-            ]
+            wanted = [by_definition(model, text, context, block_ends(len(text), CONTEXTS[-1], 2), 3) for text in texts]
             assert found.of(context) == pytest.approx(wanted, rel=2e-4)
 
 
@@ -61,9 +59,9 @@ def test_targets_are_the_same_for_every_context_and_nothing_further_back_is_seen
 
 
 def test_blocks_do_not_overlap_and_reach_both_ends():
-    assert block_ends(100, longest=40, targets=5, blocks=3) == [41, 70, 100]
-    assert block_ends(41 + 10, longest=40, targets=5, blocks=3) == [41, 46, 51]
-    assert block_ends(77, longest=40, targets=5, blocks=1) == [77]
+    assert block_ends(100, longest=40, blocks=3) == [41, 70, 100]
+    assert block_ends(41 + 10, longest=40, blocks=3) == [41, 46, 51]
+    assert block_ends(77, longest=40, blocks=1) == [77]
 
 
 def test_documents_that_are_too_short_are_left_out():

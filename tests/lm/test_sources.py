@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from mapformers import UserError
-from mapformers.lm.documents import BrokenDocument, Reading
+from mapformers.lm.documents import BrokenDocument, ReadOptions
 from mapformers.lm.sources import find_source
 
 
@@ -36,7 +36,7 @@ def test_a_folder_is_read_in_the_order_of_its_names_with_compressed_files_and_co
 def test_every_line_of_json_is_a_document(tmp_path, suffix):
     lines = "".join(json.dumps({"body": f"text {i}", "id": i}) + "\n\n" for i in range(3)).encode()
     (tmp_path / f"a{suffix}").write_bytes(gzip.compress(lines) if suffix.endswith("gz") else lines)
-    source = find_source(str(tmp_path / f"a{suffix}"), Reading(field="body"))
+    source = find_source(str(tmp_path / f"a{suffix}"), ReadOptions(field="body"))
     assert list(texts(source).values()) == ["text 0", "text 1", "text 2"]
     assert list(texts(source, 1).values()) == ["text 1", "text 2"]
     with pytest.raises(BrokenDocument, match=r"a.jsonl.*, line 1, has no text under 'text', only body, id; name ano"):
@@ -49,7 +49,7 @@ def test_text_is_kept_as_it_is_but_for_a_byte_order_mark(tmp_path):
     assert texts(find_source(str(tmp_path)))["a.txt"] == "one\r\ntwo\n\n é"
     assert "é" in texts(find_source(str(tmp_path)))["b.py"]
     (tmp_path / "a.txt").write_bytes("é".encode("cp1252"))
-    assert texts(find_source(str(tmp_path), Reading(encoding="cp1252")))["a.txt"] == "é"
+    assert texts(find_source(str(tmp_path), ReadOptions(encoding="cp1252")))["a.txt"] == "é"
 
 
 BROKEN = {
@@ -143,7 +143,7 @@ def test_a_dataset_of_the_hub_is_streamed_and_scripts_are_read_as_the_hub_conver
     ):
         texts(find_source("hf:gone"))
     with pytest.raises(BrokenDocument, match="hf:new:train, row 0, has no text under 'body', only text"):
-        texts(find_source("hf:new", Reading(field="body")))
+        texts(find_source("hf:new", ReadOptions(field="body")))
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match=r"hf:new:train needs the package `datasets`: pip install 'mapformers\[hf\]'"):
         texts(find_source("hf:new"))

@@ -24,7 +24,7 @@ from helpers import (
     draw_tokens,
 )
 from mapformers.modules.context import StreamState, map_tensors
-from mapformers.modules.memory import NAME, SMALLEST, Room, append
+from mapformers.modules.memory import NAME, SMALLEST, GrowingBuffer, append
 
 each_and_hybrid = pytest.mark.parametrize("case", [*CASES, HYBRID, EVERYTHING], ids=str)
 once_each = pytest.mark.parametrize("case", FIRST_CASES, ids=str)
@@ -183,9 +183,9 @@ def test_only_who_ends_where_the_room_is_filled_may_write():
     assert on.data_ptr() == first.data_ptr() != branch.data_ptr()
     for grown, value in ((on, 2.0), (branch, 3.0)):
         assert_bitwise(grown, torch.cat((start, torch.ones(1, 2, 1, 4), torch.full((1, 2, 2, 4), value)), dim=2))
-    room: Room = on.__dict__[NAME]
-    assert not room.claim(4, 5, torch.float32) and not room.claim(6, 7, torch.float64)
-    assert room.claim(6, 7, torch.float32) and not room.claim(6, 7, torch.float32)
+    growing: GrowingBuffer = on.__dict__[NAME]
+    assert not growing.claim(4, 5, torch.float32) and not growing.claim(6, 7, torch.float64)
+    assert growing.claim(6, 7, torch.float32) and not growing.claim(6, 7, torch.float32)
     wide = append(first, torch.ones(1, 2, 1, 4, dtype=torch.float64), dim=2)
     assert wide.dtype == torch.float64 and wide.shape[2] == 5
 

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from mapformers.launch import overview
-from mapformers.launch.board import Board
 from mapformers.launch.overview import Overview, duration, figures, time_left, wordings
+from mapformers.launch.queue import Queue
 from mapformers.launch.work import Progress, Work
 
 
@@ -42,13 +42,13 @@ def test_only_the_end_of_a_long_file_is_read(works):
 
 
 def test_time_left_shares_what_is_known_between_lanes(works):
-    board = Board(waiting=works[2:], running=works[:2])
+    queue = Queue(waiting=works[2:], running=works[:2])
     found = {work: work.progress() for work in works[:2]}
-    assert time_left(board, {}, {}, 2) is None
+    assert time_left(queue, {}, {}, 2) is None
     # the first has 1 s to go and would take 2 s in all, as do the others on average
-    assert time_left(board, found, {}, 1) == 1 + 3 * 2
-    assert time_left(board, found, {works[3]: 20.0}, 1) == 1 + 2 * 11 + 20
-    assert time_left(board, found, {works[3]: 20.0}, 4) == 20  # no sooner than the longest
+    assert time_left(queue, found, {}, 1) == 1 + 3 * 2
+    assert time_left(queue, found, {works[3]: 20.0}, 1) == 1 + 2 * 11 + 20
+    assert time_left(queue, found, {works[3]: 20.0}, 4) == 20  # no sooner than the longest
 
 
 def test_durations():
@@ -56,7 +56,7 @@ def test_durations():
 
 
 def board_of(works):
-    return Board(waiting=works[2:], running=works[:2], done=3, failed={works[3]: "no luck"})
+    return Queue(waiting=works[2:], running=works[:2], done=3, failed={works[3]: "no luck"})
 
 
 def test_a_terminal_has_a_line_for_each_running_cell(works, monkeypatch):

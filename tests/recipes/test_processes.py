@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from helpers import thorough
-from mapformers.launch.local import _fate
+from mapformers.launch.local import exit_reason
 
 DOCUMENT = Path(__file__).parents[2] / "docs/recipes.md"
 RECIPE = """
@@ -170,9 +170,9 @@ def test_a_killed_worker_is_a_failed_attempt(tmp_path):
 
 
 def test_what_exit_codes_say():
-    assert _fate(0) is None and _fate(1) is None
-    assert _fate(-11) == "the process was killed (SIGSEGV)"
-    assert _fate(130) == "the process was stopped (exit code 130)"
+    assert exit_reason(0) is None and exit_reason(1) is None
+    assert exit_reason(-11) == "the process was killed (SIGSEGV)"
+    assert exit_reason(130) == "the process was stopped (exit code 130)"
 
 
 def test_two_commands_at_once_share_the_work(tmp_path):

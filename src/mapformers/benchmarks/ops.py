@@ -60,7 +60,7 @@ class Piece:
 
     @contextmanager
     def replaced(self) -> Iterator[None]:
-        """Within it, the plain form is used."""
+        """Inside the ``with`` block, the plain form is used."""
         places = [(import_module(place.partition(":")[0]), place.partition(":")[2]) for place in self.plain]
         before = [getattr(module, name) for module, name in places]
         for (module, name), plain in zip(places, self.plain.values()):

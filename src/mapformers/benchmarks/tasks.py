@@ -15,7 +15,7 @@ WARM = 20  # batches before the clock starts: by then a pool of families is grow
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingSpeed:
     task: str
     length: int
     sampled_per_second: float  # tokens
@@ -23,7 +23,7 @@ class Sampling:
     ratio: float
 
 
-def tasks(repeats: int = 10, batch_size: int = BATCH) -> list[Sampling]:
+def tasks(repeats: int = 10, batch_size: int = BATCH) -> list[SamplingSpeed]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -32,7 +32,7 @@ def tasks(repeats: int = 10, batch_size: int = BATCH) -> list[Sampling]:
         torch.set_num_threads(threads)
 
 
-def _sampling(name: str, repeats: int, batch_size: int) -> Sampling:
+def _sampling(name: str, repeats: int, batch_size: int) -> SamplingSpeed:
     task = build_task(name)
     stream = generator(0, "bench tasks")
     length = task.sample("iid", 1, stream).tokens.shape[1]
@@ -42,4 +42,4 @@ def _sampling(name: str, repeats: int, batch_size: int) -> Sampling:
     steps = {"sample": lambda: task.sample("iid", batch_size, stream), "train": training_step("mapwm", size)}
     seconds = interleaved_medians(steps, repeats)
     speed = {what: batch_size * length / took for what, took in seconds.items()}
-    return Sampling(name, length, speed["sample"], speed["train"], speed["sample"] / speed["train"])
+    return SamplingSpeed(name, length, speed["sample"], speed["train"], speed["sample"] / speed["train"])

@@ -81,8 +81,9 @@ def work(model: nn.Module, size: Size) -> float:
 def throughput(
     size: Size, repeats: int | None = None, memory: bool = True, peers: Sequence[str] = ("Llama",)
 ) -> list[Timing]:
-    """Time each row beside `rope`, turn by turn, so that a ratio is of one moment; and no third one in between, whose
-    memory, taken and given back to the system, would slow both.
+    """Time each row alternately with `rope`, so that both meet the same load on the machine.
+
+    Only two models are there at a time: memory that a third one takes and returns would slow both.
 
     The peak memory of each is measured afterwards, in a process of its own.
     """

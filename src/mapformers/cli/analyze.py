@@ -19,7 +19,7 @@ from mapformers.config import to_dict
 from mapformers.errors import UserError, require
 from mapformers.evaluation import evaluate_splits, player_scores
 from mapformers.explorer.bundle import bundle
-from mapformers.explorer.exhibit import Exhibit
+from mapformers.explorer.loaded_runs import LoadedRuns
 from mapformers.files import clear_file_errors, write_atomically, write_json
 from mapformers.reports.film import draw_film
 from mapformers.reports.run_figures import draw_figure
@@ -124,7 +124,7 @@ def live_model(subject: Subject, players: Mapping[str, Any]) -> LiveModel:
     subject.model.eval()
     try:
         with doing("exporting the model"):
-            return LiveModel(bundle(Exhibit((subject.run,)), players))
+            return LiveModel(bundle(LoadedRuns((subject.run,)), players))
     except UserError as refused:
         return LiveModel(why=str(refused))
 

@@ -52,9 +52,10 @@ class Arguments:
     name: tyro.conf.Positional[Benchmark] = "throughput"
     """Which benchmark."""
     sizes: tuple[Literal["smoke", "navigation", "speed"], ...] = ("navigation", "speed")
-    """throughput: every layer, 1 layer of 64 at batch 128 x 256; rows of the paper's table, 12 layers of 768 at 256."""
+    """throughput: navigation is every layer (1 layer of 64, batches of 128 x 256 tokens), speed the rows of the paper's
+    table (12 layers of 768, 256 tokens)."""
     repeats: int | None = None
-    """throughput: timed steps of each layer (20 unless given, or 5 at the larger size)."""
+    """Timed repetitions (as many as the benchmark has unless given; learning and memory have none)."""
     seeds: int = 5
     """learning: seeds 0 to N-1."""
     goal: float = 0.99

@@ -15,7 +15,7 @@ from mapformers.cli.parse import parse
 from mapformers.cli.threads import use_threads
 from mapformers.errors import UserError, require
 from mapformers.explorer.bundle import bundle
-from mapformers.explorer.exhibit import open_runs
+from mapformers.explorer.loaded_runs import open_runs
 from mapformers.files import clear_file_errors, write_atomically, write_json
 from mapformers.model import Decoder
 from mapformers.recipes import RECIPES, TableView
@@ -30,7 +30,7 @@ DESCRIPTION = """Learn a cognitive map of a 2D world, end to end.
 Trains a one-layer RoPE transformer and a one-layer MapFormer (MapWM, rank 2) on walks over a 64 x 64 grid, then
 measures both in worlds they never saw: smaller and denser, larger and emptier. Draws what the MapFormer learned.
 """
-INTRO = """A walker on a grid writes a₁ o₁ a₂ o₂ …: an action, then what is found there.
+INTRO = """An agent walks on a grid. The model reads a₁ o₁ a₂ o₂ …: an action, then what is found there.
 Which tokens are actions, and what they do, is for the model to find out.
 Scored is what it predicts on coming back to a place that is not empty.
 """

@@ -58,7 +58,7 @@ def device() -> dict[str, Any]:
     """Where a run computes unless told otherwise, and how."""
     import torch
 
-    accelerated = torch.accelerator.is_available() if hasattr(torch, "accelerator") else torch.cuda.is_available()
+    accelerated = torch.accelerator.is_available()
     kind = torch.accelerator.current_accelerator().type if accelerated else "cpu"  # type: ignore[union-attr]
     compiler = next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), None)
     return {

@@ -12,7 +12,7 @@ from mapformers.cli.parse import parse
 from mapformers.cli.threads import use_threads
 from mapformers.errors import in_bytes, require
 from mapformers.explorer.bundle import bundle
-from mapformers.explorer.exhibit import Exhibit, open_runs
+from mapformers.explorer.loaded_runs import LoadedRuns, open_runs
 from mapformers.explorer.server import Explorer, Server
 from mapformers.files import clear_file_errors, write_atomically
 
@@ -44,12 +44,12 @@ class Arguments:
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, PROG, DESCRIPTION)
     with use_threads(asked.threads):
-        exhibit = open_runs([folder for folder in (asked.run, asked.other) if folder is not None])
-        return serve(exhibit, open_browser=not asked.no_open) if asked.export is None else export(exhibit, asked.export)
+        loaded = open_runs([folder for folder in (asked.run, asked.other) if folder is not None])
+        return serve(loaded, open_browser=not asked.no_open) if asked.export is None else export(loaded, asked.export)
 
 
-def serve(exhibit: Exhibit, open_browser: bool) -> int:
-    server = Server(Explorer(exhibit))
+def serve(loaded: LoadedRuns, open_browser: bool) -> int:
+    server = Server(Explorer(loaded))
     print(f"Exploring at {server.url}", flush=True)
     print("Press Ctrl-C to stop.", flush=True)
     if open_browser:
@@ -63,9 +63,9 @@ def serve(exhibit: Exhibit, open_browser: bool) -> int:
     return 0
 
 
-def export(exhibit: Exhibit, path: Path) -> int:
+def export(loaded: LoadedRuns, path: Path) -> int:
     require(path.suffix == ".html", f"--export writes a page; give it a name that ends in .html, not {path.name!r}.")
-    page = bundle(exhibit).encode()
+    page = bundle(loaded).encode()
     with clear_file_errors("write to", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page)

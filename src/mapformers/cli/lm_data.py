@@ -68,7 +68,9 @@ def check(args: Sequence[str]) -> int:
     faults = list(corpus.faults())
     if faults:
         more = f" (and {len(faults) - 1} files more)" if len(faults) > 1 else ""
-        raise UserError(f"{faults[0]}{more}; delete it and prepare {folder} again.")
+        anew = "tokenizer.json" in faults[0]  # which is made once, with the folder
+        remedy = "prepare the text into a new folder" if anew else f"delete it and prepare {folder} again"
+        raise UserError(f"{faults[0]}{more}; {remedy}.")
     Console().print(contents(corpus))
     print("Every checksum is right.")
     return 0

@@ -14,7 +14,15 @@ from mapformers.cli.parse import parse
 from mapformers.cli.threads import use_threads
 from mapformers.errors import require
 from mapformers.lm.blimp import read_blimp
-from mapformers.lm.evaluation import LanguageRun, Measured, Question, differences, language_run, long_documents, measure
+from mapformers.lm.evaluation import (
+    EvaluationSettings,
+    LanguageRun,
+    Measured,
+    differences,
+    language_run,
+    long_documents,
+    measure,
+)
 from mapformers.lm.long_context import CONTEXTS, long_enough
 from mapformers.stages import doing
 
@@ -100,7 +108,7 @@ def require_comparable(subjects: Sequence[LanguageRun]) -> None:
         require(context == own, f"{where} has a context of {own}, {first.run.folder} one of {context}; windows differ.")
 
 
-def question_of(asked: Arguments, subject: LanguageRun) -> Question:
+def question_of(asked: Arguments, subject: LanguageRun) -> EvaluationSettings:
     """Everything that is asked for is read, or refused, before anything is measured."""
     paradigms = read_blimp(asked.blimp) if asked.blimp is not None else []
     require(asked.limit is None or asked.blimp is not None, "--limit counts pairs of BLiMP; give --blimp too.")
@@ -109,7 +117,7 @@ def question_of(asked: Arguments, subject: LanguageRun) -> Question:
     if contexts:
         require(min(contexts) >= asked.targets, f"--contexts must be at least {asked.targets}, as many as --targets.")
         documents = long_enough(documents, max(contexts), asked.targets, asked.blocks)
-    return Question(
+    return EvaluationSettings(
         asked.windows,
         tuple(sorted(set(contexts))),
         tuple(documents),

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mapformers.lm.blimp import ISLANDS, BlimpScores
-from mapformers.lm.evaluation import Measured, Question, differences
+from mapformers.lm.evaluation import EvaluationSettings, Measured, differences
 from mapformers.reports.table import Table
 
 SHOWN = 10  # points of a run's training, at most
 
 
-def tables(ours: Sequence[Measured], others: Sequence[Measured], question: Question) -> Iterator[Table]:
+def tables(ours: Sequence[Measured], others: Sequence[Measured], question: EvaluationSettings) -> Iterator[Table]:
     """Validation, training, contexts, BLiMP and differences: those that were asked for."""
     every = [*ours, *others]
     yield validation_table(every)
@@ -47,7 +47,7 @@ def training_table(found: Sequence[Measured]) -> Table:
     return Table("validation perplexity over training", ["tokens", *(measured.name for measured in found)], rows)
 
 
-def context_table(found: Sequence[Measured], question: Question) -> Table:
+def context_table(found: Sequence[Measured], question: EvaluationSettings) -> Table:
     curves = [(m.name, m.contexts) for m in found if m.contexts is not None]
     rows = [[name, *(figure(curve.perplexity(context)) for context in curve.contexts)] for name, curve in curves]
     first = curves[0][1]

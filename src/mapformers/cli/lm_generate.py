@@ -13,9 +13,9 @@ from mapformers.cli.parse import parse
 from mapformers.cli.threads import use_threads
 from mapformers.errors import UserError, require
 from mapformers.lm.corpus import Corpus
+from mapformers.lm.detokenizer import StreamingDetokenizer
 from mapformers.lm.evaluation import language_run
 from mapformers.lm.generation import Sampling, generate, stream
-from mapformers.lm.unfolding import Unfolding
 from mapformers.model import Decoder
 
 PROG = "mapformers lm generate"
@@ -91,7 +91,7 @@ def show_as_it_comes(
 ) -> None:
     """Print the prompt, and then each piece of text as soon as it is there."""
     steps = stream(model, [ids], tokens, **settings)  # which refuses wrong settings before anything is printed
-    text = Unfolding(corpus.tokenizer, ids)
+    text = StreamingDetokenizer(corpus.tokenizer, ids)
     print(prompt, end="", flush=True)
     for step in steps:
         if step[0] != corpus.separator:
@@ -102,6 +102,6 @@ def show_as_it_comes(
 def result(corpus: Corpus, prompt: str, ids: list[int], found: list[int]) -> dict[str, Any]:
     """One prompt's text as plain data; ``ended``: whether the model ended it before all tokens were used up."""
     ended = found[-1] == corpus.separator
-    text = Unfolding(corpus.tokenizer, ids)
+    text = StreamingDetokenizer(corpus.tokenizer, ids)
     shown = [text.add(token) for token in found[: len(found) - ended]]
     return {"prompt": prompt, "text": "".join(shown) + text.rest(), "ids": found, "ended": ended}

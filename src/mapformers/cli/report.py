@@ -75,7 +75,7 @@ def main(args: Sequence[str]) -> int:
         if asked.demo is not None:
             adopt_demo(asked.demo, Path())
         for path in write_documents(Path()):
-            print(f"wrote {path}", file=sys.stderr if asked.json else sys.stdout)
+            print(f"{'wrote' if path.exists() else 'removed'} {path}", file=sys.stderr if asked.json else sys.stdout)
     return 0
 
 
@@ -141,12 +141,12 @@ def adopt_demo(demo: Path, root: Path) -> None:
 
 
 def write_documents(root: Path) -> list[Path]:
-    """Refresh every generated document and figure, remove pages whose results are gone; returns what changed."""
+    """Refresh every generated document and plot, and remove pages whose results are gone; returns what changed."""
     changed = []
     wanted = documents(root)
     with clear_file_errors("write to", root / "docs"):
         for path in sorted((root / "docs" / "results").glob("*.md")):
-            if path not in wanted:
+            if path not in wanted and WRITTEN_BY in path.read_text(encoding="utf-8"):
                 path.unlink()
                 changed.append(path)
         for path, content in wanted.items():

@@ -11,7 +11,7 @@ from mapformers.errors import require
 
 @contextmanager
 def use_threads(number: int | None) -> Iterator[None]:
-    """Within it torch computes on so many threads; None: on as many as it chooses, one per core."""
+    """Inside the ``with`` block torch computes on so many threads; None: on as many as it chooses, one per core."""
     if number is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Figures over seeds."""
+"""The mean and the spread of a metric over seeds."""
 
 import math
 from collections.abc import Sequence

@@ -32,7 +32,7 @@ def evaluate(
     ``model`` is any callable from tokens (B, L) to logits (B, L, vocab), or to an object with ``.logits``: ours, one
     of `transformers`, a plain function, one of `mapformers.players`. Two attributes are asked for if it has them:
     ``answer(batch)``, for what sees more than the tokens, and ``streams = True``, for a model that takes and returns a
-    state and so can be scored on answering from its own answers (``task.score_freely``).
+    state and so can also be scored when it reads its own predictions (``task.score_freely``).
 
     The sequences depend on ``seed`` alone, not on ``batch_size``. If any logit is NaN, so are all metrics: a diverged
     model has no score.

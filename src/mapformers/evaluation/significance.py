@@ -1,4 +1,4 @@
-"""Whether two groups of figures differ: Welch's test over seeds, a paired test over what both were measured on."""
+"""Whether two groups of values differ: Welch's test over seeds, a paired test over what both were measured on."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Difference:
 
     ``low``, ``high``  the 95 % interval.
     ``p``              two-sided: how likely a difference as large would be if there were none.
-    ``n``              how many figures each side has, or how many pairs there are.
+    ``n``              how many values each side has, or how many pairs there are.
     """
 
     mean: float

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mapformers.errors import require
-from mapformers.explorer.exhibit import Exhibit, figures_of
+from mapformers.explorer.loaded_runs import LoadedRuns, figures_of
 from mapformers.explorer.server import page_files
 from mapformers.explorer.worlds import draw_world, kind_of
 from mapformers.tasks import Task
@@ -23,15 +23,15 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re
 DECLARED = re.compile(r"^export (?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
 
 
-def bundle(exhibit: Exhibit, players: Mapping[str, Any] | None = None) -> str:
-    """The text of the page, with the models of an exhibit in it; ``players``: their scores, where these are known."""
+def bundle(loaded: LoadedRuns, players: Mapping[str, Any] | None = None) -> str:
+    """The text of the page, with the models of the runs in it; ``players``: their scores, where these are known."""
     from mapformers.explorer.step_graph import step_graph  # torch.export takes a second to load
 
     files = {name: content.decode() for name, content in page_files().items()}
     data = {
-        "about": {**exhibit.about(), "players": exhibit.players() if players is None else figures_of(players)},
-        "graphs": [step_graph(model) for model in exhibit.models],
-        "worlds": {} if kind_of(exhibit.task) == "grid" else sample_worlds(exhibit.task),
+        "about": {**loaded.about(), "players": loaded.players() if players is None else figures_of(players)},
+        "graphs": [step_graph(model) for model in loaded.models],
+        "worlds": {} if kind_of(loaded.task) == "grid" else sample_worlds(loaded.task),
     }
     return one_file(files, json.dumps(data, separators=(",", ":"), allow_nan=False))
 

@@ -23,7 +23,7 @@ TERMS, HALVINGS = 12, 10  # of the exponential of a matrix: exact in float64 up 
 
 
 class PlainForms(TorchFunctionMode):
-    """Within it, every operator of the table is computed by its plain form, whoever calls it."""
+    """Inside the ``with`` block, every operator of the table is computed by its plain form, whoever calls it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return TABLE.get(func, func)(*args, **(kwargs or {}))

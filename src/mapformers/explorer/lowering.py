@@ -45,7 +45,7 @@ def _leaves(item: Any) -> list[Any]:
 
 
 def _plain(item: Any) -> Any:
-    """A number that JSON has no word for is given as a word."""
+    """Infinities, which JSON lacks, are written as strings."""
     if isinstance(item, list | tuple):
         return [_plain(part) for part in item]
     if isinstance(item, float) and item in (float("inf"), float("-inf")):
@@ -159,7 +159,7 @@ def _attention(
     out: Result, q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> Name:  # fmt: skip
-    """The same nodes as whoever looks at the weights makes of them, so that they are there once."""
+    """Emits the same nodes as recording the attention weights does, so that `emit` merges the two."""
     assert attn_mask is not None and scale is not None and not is_causal
     logits = out.emit("mul", out.emit("matmul", q, _transpose(out, k, -2, -1)), scale)
     hidden = out.emit("not", attn_mask, dtype=torch.bool)

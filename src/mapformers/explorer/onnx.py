@@ -139,7 +139,7 @@ def _translate(program: ExportedProgram, inputs: list[str], outputs: list[str]) 
 
 
 def _without_notes(model: Any) -> bytes:
-    """The model without where in whose files each node was traced."""
+    """The serialised model without the metadata that names source files."""
     graph = model.graph
     for noted in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
         del noted.metadata_props[:]

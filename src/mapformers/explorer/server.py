@@ -9,6 +9,7 @@ therefore neither ask nor read anything, nor can a name that resolves to 127.0.0
 import hmac
 import json
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +19,8 @@ from importlib import resources
 from typing import Any
 
 from mapformers.errors import UserError, require
-from mapformers.explorer.exhibit import Exhibit, about_layers
-from mapformers.explorer.session import Reading, Session, whole_numbers
+from mapformers.explorer.loaded_runs import LoadedRuns, about_layers
+from mapformers.explorer.session import ReadRequest, Session, whole_numbers
 from mapformers.explorer.worlds import draw_world, is_certain, own_graph
 
 HOST = "127.0.0.1"
@@ -53,12 +54,12 @@ def page_files() -> dict[str, bytes]:
 class Explorer:
     """What the page may ask, by name, and the models that answer."""
 
-    def __init__(self, exhibit: Exhibit):
-        self.exhibit, self.task = exhibit, exhibit.task
-        self.sessions = [Session(model) for model in exhibit.models]
-        self.session_at = lru_cache(MAX_SNAPSHOTS)(lambda index, step: Session(exhibit.at_moment(index, step)))
-        self.about = exhibit.about()
-        self.players: Callable[[], dict[str, Any]] = cache(exhibit.players)
+    def __init__(self, loaded: LoadedRuns):
+        self.loaded, self.task = loaded, loaded.task
+        self.sessions = [Session(model) for model in loaded.models]
+        self.session_at = lru_cache(MAX_SNAPSHOTS)(lambda index, step: Session(loaded.at_snapshot(index, step)))
+        self.about = loaded.about()
+        self.players: Callable[[], dict[str, Any]] = cache(loaded.players)
         self.answers: dict[str, Answer] = {
             "about": lambda asked: self.about,
             "players": lambda asked: self.players(),
@@ -74,10 +75,10 @@ class Explorer:
         """One reading, or several (``readings``), one after another: threads would only wait for each other."""
         readings = asked.get("readings")
         if readings is None:
-            return self._session(asked).read(Reading.of(asked))
+            return self._session(asked).read(ReadRequest.of(asked))
         plain = isinstance(readings, list) and all(isinstance(one, dict) for one in readings)
         require(plain and len(readings) <= MAX_READINGS, f"readings must be a list of at most {MAX_READINGS} readings.")
-        return {"answers": [self._session(one).read(Reading.of(one)) for one in readings]}
+        return {"answers": [self._session(one).read(ReadRequest.of(one)) for one in readings]}
 
     def _session(self, asked: dict[str, Any]) -> Session:
         """The model that is asked, as it is now or as it was after a step of its training."""
@@ -139,7 +140,9 @@ class Server(ThreadingHTTPServer):
         return f"http://{HOST}:{self.port}/#key={self.secret}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that hangs up is no news."""
+        """Report an error of ours; a browser that hangs up is none."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -181,16 +184,19 @@ class Handler(BaseHTTPRequestHandler):
         if len(length) > 9 or int(length) > MAX_BODY:
             self._refuse(413, f"A question has at most {MAX_BODY} bytes.")
             return
+        body = self.rfile.read(int(length))
         try:
-            asked = json.loads(self.rfile.read(int(length)))
+            asked = json.loads(body)
+        except (ValueError, RecursionError):
+            self._send_json(400, {"error": "The question is not JSON."})
+            return
+        try:
             require(isinstance(asked, dict), "A question is an object.")
             with self.server.at_work():
                 found = answer(asked)
             self._send_json(200, found)
         except UserError as error:
             self._send_json(400, {"error": str(error)})
-        except (ValueError, RecursionError):  # of JSON
-            self._send_json(400, {"error": "The question is not JSON."})
 
     def _is_for_us(self) -> bool:
         """Whether the request names this very server, and comes from its page or from no page."""

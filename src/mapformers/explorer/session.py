@@ -13,7 +13,7 @@ from mapformers.model import Decoder
 from mapformers.modules.context import StreamState
 
 MAX_TOKENS = 20_000  # of one reading: a walk of 5000 steps and back
-CHUNK = 256  # tokens that are read at once: attention to all earlier ones is kept for as long as it is looked at
+CHUNK = 256  # tokens that are read at once, which bounds the memory of recorded attention
 LARGE_VOCABULARY, LIKELIEST = 2048, 64
 DIGITS = 5  # of what is sent: a pixel needs no more
 PER_TOKEN = ("delta_in", "coordinate", "delta", "place")  # (B, L, …) of a layer's observables
@@ -21,7 +21,7 @@ PER_HEAD = ("theta",)  # (B, H, L, …)
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class ReadRequest:
     """What is asked of a model.
 
     ``tokens``       all that it reads, from the first.
@@ -45,7 +45,7 @@ class Reading:
         require(0.01 <= self.temperature <= 100, f"temperature must lie in 0.01 to 100, not be {self.temperature}.")
 
     @classmethod
-    def of(cls, asked: Any) -> "Reading":
+    def of(cls, asked: Any) -> "ReadRequest":
         """From plain data that somebody sent; whatever is wrong with it is a sentence."""
         require(isinstance(asked, dict), "A reading is an object of its settings.")
         temperature = asked.get("temperature", 1.0)
@@ -86,7 +86,7 @@ class Session:
         self._states: dict[int, StreamState] = {}  # number of tokens read -> the state after them
         self._lock = threading.Lock()
 
-    def read(self, reading: Reading) -> dict[str, Any]:
+    def read(self, reading: ReadRequest) -> dict[str, Any]:
         """What was seen from token ``start`` on: logits, and per layer what `Decoder.observe` names."""
         size = self.model.config.vocab_size
         for token in reading.tokens:
@@ -94,7 +94,7 @@ class Session:
         with self._lock:
             return self._answer(reading)
 
-    def _answer(self, reading: Reading) -> dict[str, Any]:
+    def _answer(self, reading: ReadRequest) -> dict[str, Any]:
         wanted = reading.signature()
         same = _common(self._read, wanted)
         self._states = {length: state for length, state in self._states.items() if length <= same}
@@ -109,7 +109,7 @@ class Session:
             at = stop
         return {"from": reading.start, **_joined(answers)}
 
-    def _read_chunk(self, reading: Reading, start: int, stop: int) -> Any:
+    def _read_chunk(self, reading: ReadRequest, start: int, stop: int) -> Any:
         """Tokens ``start`` to ``stop`` after those before them, whose state is known."""
         read = reading.tokens[start:stop]
         scale = torch.tensor([[float(token not in reading.still) for token in read]]) if reading.still else None

@@ -23,7 +23,7 @@ from mapformers.modules.movement import find_movements
 
 LONGEST = 2**31  # a size without a bound is at least that
 OBSERVABLES = ("delta_in", "coordinate", "theta", "attention")
-TRACED_BATCH, TRACED_PAST = 3, 7  # as a compiler takes sizes of 0 and 1 for special ones
+TRACED_BATCH, TRACED_PAST = 3, 7  # not 0 or 1, to which torch.export would specialise
 
 
 class Part(NamedTuple):
@@ -146,7 +146,7 @@ def require_open(program: ExportedProgram, sizes: Sequence[Mapping[int, Any]]) -
 
 @contextmanager
 def traced_plainly() -> Iterator[None]:
-    """Plain forms of all operators, and no word of PyTorch's about its own parts."""
+    """Plain forms of all operators, and without PyTorch's warnings about its own parts."""
     with PlainForms(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

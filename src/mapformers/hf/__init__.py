@@ -1,11 +1,11 @@
-"""The `transformers` face: the decoder as a `PreTrainedModel`, and maps for a Llama that one already has.
+"""The `transformers` interface: the decoder as a `PreTrainedModel`, and maps for a Llama that one already has.
 
 Examples:
     >>> from mapformers.hf import MapFormerConfig, MapFormerForCausalLM
     >>> model = MapFormerForCausalLM(MapFormerConfig("mapwm", vocab_size=100, d_model=64, n_heads=2, rank=2))
     >>> model.save_pretrained("folder")  # doctest: +SKIP
 
-Importing this room makes both known to the Auto classes, so `AutoModelForCausalLM.from_pretrained("folder")` works.
+Importing this package registers both with the Auto classes, so `AutoModelForCausalLM.from_pretrained("folder")` works.
 """
 
 from importlib.util import find_spec

@@ -19,9 +19,9 @@ from transformers import (
 from mapformers.errors import require
 from mapformers.files import read_json
 from mapformers.hf.hub import NamedByPackage, Package
-from mapformers.hf.turning import OTHER_CACHES, AddedPath, Reading, Turning, checked_cache, new_cache
+from mapformers.hf.turning import OTHER_CACHES, AddedPath, CallInputs, Turning, checked_cache, new_cache
 from mapformers.modules.mixer import LayerShape
-from mapformers.modules.movement import VelocityOptions
+from mapformers.modules.movement import VelocityOptions, require_rank
 
 
 class WithMaps(Package):
@@ -37,7 +37,7 @@ class WithMaps(Package):
 
     def attach(self) -> None:
         """Give every attention layer a path, and the hooks that turn its queries and keys by it."""
-        reading = Reading(self.model)
+        reading = CallInputs(self.model)
         for layer in self.model.layers:
             attention = layer.self_attn
             with torch.device(attention.q_proj.weight.device):
@@ -125,7 +125,7 @@ def add_maps(
 ) -> PreTrainedModel:
     """Turn a model into a MapFormer, in place: its first forward is bit for bit the one it was. Returns the model.
 
-    The angle of every layer becomes RoPE's plus θ = ω ⊙ W_out Σ W_in x, one path for each head of keys, with W_in
+    The angle of every layer becomes RoPE's plus θ = ω ⊙ W_out Σ W_in x, one path for each key-value head, with W_in
     zero at the start. ``omega_max``, ``base`` are ω's ladder, ``learn_omega`` whether it is learned.
 
     Examples:
@@ -139,6 +139,7 @@ def add_maps(
     )
     mapped: Any = WITH_MAPS[type(model)]
     settings = {"map_rank": rank, "map_omega_max": omega_max, "map_base": base, "map_learn_omega": learn_omega}
+    require_rank(rank)
     VelocityOptions(omega_max, base, learn_omega)
     config: Any = model.config  # all modules share it, so it is changed and not replaced
     kept = config.__class__
@@ -149,6 +150,8 @@ def add_maps(
         new_path(config)
     except ValueError:
         config.__class__ = kept
+        for name in settings:
+            delattr(config, name)
         raise
     model.__class__ = mapped
     model.attach()  # type: ignore[operator]

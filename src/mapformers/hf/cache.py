@@ -64,7 +64,7 @@ class MapFormerCache(Cache):
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
         """Every beam goes on from the one it came from."""
         if self.state is not None:
-            self.state = self.state.rows(beam_idx.to("cpu"))
+            self.state = self.state.rows(beam_idx)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
         self.reorder_cache(indices)

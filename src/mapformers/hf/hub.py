@@ -15,13 +15,13 @@ class NamedByPackage:
 
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = "") -> None:
-        """Nothing: it is what would have a copy saved."""
+        """Does nothing: registering would make `save_pretrained` copy source files."""
 
 
 class Package(NamedByPackage):
     """Mixed into a model: `save_pretrained` also writes a module of one line, and the config says what is in it.
 
-    So it does a card, README.md, unless the folder has one: ``trained`` is what it tells of the run behind the model.
+    It also writes a model card, README.md, unless there is one; ``trained`` has what the card says of the training run.
     """
 
     auto_class: ClassVar[str]

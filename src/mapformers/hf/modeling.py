@@ -1,4 +1,4 @@
-"""`MapFormerForCausalLM`: the decoder with the face of a `transformers` model."""
+"""`MapFormerForCausalLM`: the decoder as a `transformers` model."""
 
 import dataclasses
 import math
@@ -42,7 +42,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
             self.decoder = Decoder(config.decoder_config())
         self.decoder.to(dtype)
         if any(name.endswith(".path") for name, _ in self.decoder.named_modules()):
-            self._keep_in_fp32_modules_strict = {"path"}  # angles grow with the way gone, and so do errors of rates
+            self._keep_in_fp32_modules_strict = {"path"}  # angles grow with the path, and the rounding of ω too
         self._no_split_modules = sorted({type(layer).__name__ for layer in self.decoder.layers})
         self.post_init()
 
@@ -81,14 +81,14 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         given = input_ids if inputs_embeds is None else inputs_embeds
         assert given is not None
         settings: dict[str, Any] = {
-            "reset": starts_of_documents(position_ids, reset),
+            "reset": starts_of_documents(position_ids, reset, continues=state is not None),
             "padding_mask": padding(attention_mask, given),
             "keeps_state": use_cache,
         }
         context, x = self._begin(input_ids, inputs_embeds, state, settings)
         wants_hidden = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        hidden: list[Tensor] = []
-        x, layer_states, _ = self.decoder.read(x, context, state, call=self._layer_call(hidden, use_cache))
+        hidden: list[Tensor] | None = [] if wants_hidden else None
+        x, layer_states, _ = self.decoder.read(x, context, state, call=self._layer_call(hidden))
         logits = self.logits(x[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep])
         loss = None
         if labels is not None:
@@ -96,7 +96,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         if use_cache:
             cache = MapFormerCache() if cache is None else cache
             cache.state = self.decoder.state_after(context, layer_states)
-        told: dict[str, Any] = {"logits": logits, "hidden_states": (*hidden, x) if wants_hidden else None}
+        told: dict[str, Any] = {"logits": logits, "hidden_states": None if hidden is None else (*hidden, x)}
         output = CausalLMOutputWithPast(loss=loss, past_key_values=cache if use_cache else None, **told)
         as_dict = self.config.return_dict if return_dict is None else return_dict
         return output if as_dict else output.to_tuple()
@@ -124,8 +124,8 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
             return False
         return self.config.use_cache and (not self.training or cache is not None) if use_cache is None else use_cache
 
-    def _layer_call(self, hidden: list[Tensor], use_cache: bool) -> Any:
-        """How layers are called: what enters each is kept, and it may be computed once more in the backward pass."""
+    def _layer_call(self, hidden: list[Tensor] | None) -> Any:
+        """How layers are called: what enters each joins ``hidden``; layers may be recomputed in the backward pass."""
         recompute = self.gradient_checkpointing and self.training
 
         def without_state(layer: nn.Module, x: Tensor, stream: Any, context: Context) -> tuple[Tensor, Any]:
@@ -133,7 +133,8 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
             return x, stream
 
         def call(layer: nn.Module, x: Tensor, stream: Any, state: Any, context: Context) -> Any:
-            hidden.append(x)
+            if hidden is not None:
+                hidden.append(x)
             if not recompute:
                 return layer(x, stream, state, context)
             require(state is None, "Gradient checkpointing reads whole sequences; leave past_key_values out.")
@@ -222,9 +223,12 @@ def padding(attention_mask: Tensor | None, given: Tensor) -> Tensor | None:
     return None if bool(real.all()) else real
 
 
-def starts_of_documents(position_ids: Tensor | None, reset: Tensor | None) -> Tensor | None:
-    """Where packed documents begin: said directly, or by positions that begin again at 0."""
+def starts_of_documents(position_ids: Tensor | None, reset: Tensor | None, continues: bool) -> Tensor | None:
+    """Where packed documents begin: said directly, or by positions that begin again at 0.
+
+    A text that does not continue another begins at its first token without being told to.
+    """
     if reset is not None or position_ids is None:
         return reset
     begins = position_ids == 0
-    return begins if bool(begins[:, 1:].any()) else None
+    return begins if bool((begins if continues else begins[:, 1:]).any()) else None

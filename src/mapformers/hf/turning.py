@@ -28,7 +28,7 @@ OTHER_CACHES = (
 class MapCache(DynamicCache):
     """Keys and values, and for each layer the coordinates of all tokens read, (B, S, H, r) in float64.
 
-    All of them, and not the last alone, so that what is cropped (assisted generation) can be gone on from.
+    All of them, and not the last alone, so that a cropped cache (assisted generation) can be continued.
     """
 
     def coordinates_of(self, layer: int) -> Tensor | None:
@@ -67,7 +67,7 @@ class MapCache(DynamicCache):
 
 
 class AddedPath(PathIntegrator):
-    """The path of one attention layer: one Δ_in for each head of keys, which all its queries share."""
+    """The path of one attention layer: one Δ_in for each key-value head, which all its query heads share."""
 
     def __init__(self, shape: LayerShape, rank: int, options: VelocityOptions):
         super().__init__(shape, rank, options)
@@ -98,7 +98,7 @@ class AddedPath(PathIntegrator):
 class Turning:
     """Hooks of one attention layer: before it, find θ; after its projections, turn what they give by θ."""
 
-    def __init__(self, attention: Any, reading: "Reading"):
+    def __init__(self, attention: Any, reading: "CallInputs"):
         self.attention, self.reading = attention, reading
         self.theta: Tensor | None = None
         self.hooked: dict[str, tuple[nn.Module, Any]] = {}
@@ -125,7 +125,7 @@ class Turning:
             self.hooked[name] = projection, projection.register_forward_hook(self.turn)
 
     def turn(self, _: nn.Module, __: Any, output: Tensor) -> Tensor:
-        """(B, L, heads · D) turned by θ, head by head; several heads of queries share that of their keys."""
+        """(B, L, heads · D) turned by θ, head by head; query heads share the θ of their key-value head."""
         assert self.theta is not None
         theta = self.theta
         heads = output.unflatten(-1, (-1, 2 * theta.shape[-1])).transpose(1, 2)
@@ -140,7 +140,7 @@ def turned(x: Tensor, theta: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
 
-class Reading:
+class CallInputs:
     """What all layers must know of a call: padding, and the cache, which must be one that keeps coordinates."""
 
     def __init__(self, model: PreTrainedModel):

@@ -72,7 +72,7 @@ class Jobs:
         self.gone: dict[Work, float] = {}  # -> since when its job has not been there
         self.looked = 0.0
 
-    def room(self) -> int:
+    def free_slots(self) -> int:
         return MANY if self.cluster == "slurm" else (self.jobs or 1) - len(self.running)
 
     def is_free(self, work: Work) -> bool:
@@ -119,7 +119,7 @@ class Jobs:
         except UserError:  # a scheduler that is too busy to answer is asked again
             return set(self.running.values())
 
-    def leave(self) -> str:
+    def shut_down(self) -> str:
         """Slurm's jobs go on; submitit's own processes are stopped, and save their runs first."""
         if self.cluster == "slurm":
             numbers = " ".join(sorted({job.split("_")[0] for job in self.running.values()}))

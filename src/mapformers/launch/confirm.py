@@ -72,7 +72,7 @@ def confirm(file: Path, record: Record, jobs: int = 1) -> Iterator[Confirmation]
     groups.sort(key=lambda group: _known(group[0]).get("commit") or "")  # a process is used for the next of its commit
     with (
         tempfile.TemporaryDirectory() as folder,
-        closing(Processes(most=2 * jobs)) as processes,
+        closing(ProcessPool(most=2 * jobs)) as processes,
         ThreadPoolExecutor(jobs) as pool,
     ):
         first = pool.map(partial(compare, Commits(Path(folder)), processes), [group[0] for group in groups])
@@ -153,8 +153,8 @@ class Process:
             self._process.communicate()
 
 
-class Processes:
-    """Processes that do first steps. At most so many are kept for the next run with their sources, the last used."""
+class ProcessPool:
+    """ProcessPool that do first steps. At most so many are kept for the next run with their sources, the last used."""
 
     def __init__(self, most: int):
         self.most, self._lock = most, Lock()
@@ -180,7 +180,7 @@ class Processes:
             process.end()
 
 
-def compare(sources_at: Callable[[str], Path], processes: Processes, run: Mapping[str, Any]) -> Confirmation:
+def compare(sources_at: Callable[[str], Path], processes: ProcessPool, run: Mapping[str, Any]) -> Confirmation:
     """Run the first steps with the sources that a run was last known to be of, and with those of now."""
     known = _known(run)
     try:

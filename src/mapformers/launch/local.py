@@ -23,7 +23,7 @@ class Processes:
         self.jobs = jobs
         self.running: dict[Work, subprocess.Popen[bytes]] = {}
 
-    def room(self) -> int:
+    def free_slots(self) -> int:
         """How many more cells it takes now."""
         return self.jobs - len(self.running)
 
@@ -42,9 +42,9 @@ class Processes:
             if code is not None:
                 del self.running[work]
                 _close(process)
-                yield work, _fate(code)
+                yield work, exit_reason(code)
 
-    def leave(self) -> str:
+    def shut_down(self) -> str:
         """Stop all processes; each saves its run first. Returns what to tell the user."""
         for process in self.running.values():
             process.terminate()
@@ -76,7 +76,7 @@ def _close(process: "subprocess.Popen[bytes]") -> None:
         process.stdin.close()
 
 
-def _fate(code: int) -> str | None:
+def exit_reason(code: int) -> str | None:
     """What an exit code says that the process itself could not: it was killed, or stopped from outside."""
     if code in (0, 1):  # its end, or a failure that failure.txt tells
         return None

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mapformers.launch.board import Board
+from mapformers.launch.queue import Queue
 from mapformers.launch.work import Progress, Work
 from mapformers.progress import ECHO, duration, perplexity
 from mapformers.stages import watched_by
@@ -22,14 +22,14 @@ SHORT = {"accuracy": "acc", "perplexity": "ppl"}
 
 
 class Overview:
-    """Shows a board: done, running with their score, waiting, failed, time left.
+    """Shows a queue: done, running with their score, waiting, failed, time left.
 
     ``expected``  seconds that cells should take, as far as the record tells.
-    ``lanes``     how many cells run at a time; None where a cluster decides.
+    ``parallel``     how many cells run at a time; None where a cluster decides.
     """
 
-    def __init__(self, board: Board, console: Console, expected: Mapping[Work, float], lanes: int | None):
-        self.board, self.console, self.expected, self.lanes = board, console, expected, lanes
+    def __init__(self, queue: Queue, console: Console, expected: Mapping[Work, float], parallel: int | None):
+        self.queue, self.console, self.expected, self.parallel = queue, console, expected, parallel
         self.looked = self.said = time.monotonic()
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self.stack = ExitStack()
@@ -81,13 +81,13 @@ class Overview:
         return " — ".join(filter(None, [self._summary(found), running]))
 
     def _progress(self) -> dict[Work, Progress]:
-        return {work: work.progress() for work in self.board.running if work.folder.exists()}
+        return {work: work.progress() for work in self.queue.running if work.folder.exists()}
 
     def _summary(self, found: Mapping[Work, Progress]) -> str:
-        board = self.board
-        counts = f"{board.done} done, {len(board.running)} running, {len(board.waiting)} waiting"
-        left = time_left(board, found, self.expected, self.lanes)
-        failed = f", {len(board.failed)} failed" if board.failed else ""
+        queue = self.queue
+        counts = f"{queue.done} done, {len(queue.running)} running, {len(queue.waiting)} waiting"
+        left = time_left(queue, found, self.expected, self.parallel)
+        failed = f", {len(queue.failed)} failed" if queue.failed else ""
         return counts + failed + ("" if left is None else f", about {duration(left)} left")
 
 
@@ -126,7 +126,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> int:
 
 
 def time_left(
-    board: Board, found: Mapping[Work, Progress], expected: Mapping[Work, float], lanes: int | None
+    queue: Queue, found: Mapping[Work, Progress], expected: Mapping[Work, float], parallel: int | None
 ) -> float | None:
     """Seconds until all is done; a cell of which nothing is known takes as long as the others do on average."""
     totals = dict(expected)
@@ -137,8 +137,8 @@ def time_left(
     if not known:
         return None
     average = sum(known) / len(known)
-    rest = [totals.get(work, average) for work in board.waiting]
-    for work in board.running:
+    rest = [totals.get(work, average) for work in queue.waiting]
+    for work in queue.running:
         left = found[work].left if work in found else None
         rest.append(totals.get(work, average) if left is None else left)
-    return max(sum(rest) / (lanes or max(1, len(rest))), max(rest, default=0.0))
+    return max(sum(rest) / (parallel or max(1, len(rest))), max(rest, default=0.0))

@@ -10,11 +10,11 @@ import torch
 from rich.console import Console
 
 from mapformers.errors import require
-from mapformers.launch.board import Board, Place, run_board
 from mapformers.launch.cluster import Cluster, Jobs, live_jobs
 from mapformers.launch.local import Processes
 from mapformers.launch.overview import Overview
 from mapformers.launch.plan import Plan, expected_seconds, make_plan
+from mapformers.launch.queue import Executor, Queue, run_queue
 from mapformers.launch.work import Work, cell_folder
 from mapformers.recipes.collect import entry_of
 from mapformers.recipes.recipe import RECIPES, Recipe
@@ -46,7 +46,7 @@ class Where:
     def __post_init__(self) -> None:
         require(self.cluster == "slurm" or not self.slurm, "--slurm gives options to Slurm; add --cluster slurm.")
 
-    def place(self) -> Place:
+    def place(self) -> Executor:
         if self.cluster is None:
             return Processes(self.jobs or 1)
         return Jobs(self.cluster, (self.runs / ".submitit").resolve(), self.jobs, self.slurm or {})
@@ -115,13 +115,13 @@ def run_plans(plans: Sequence[Plan], where: Where, keep_old: bool, console: Cons
         update_record(plan.file, lambda record: with_run(record, entry), empty)
         return _in_words(plan.recipe, entry)
 
-    board = Board(list(todo))
+    queue = Queue(list(todo))
     known = {work: expected_seconds(plan.record, work.cell, work.scale) for work, plan in todo.items()}
     expected = {work: seconds[0] for work, seconds in known.items() if seconds is not None}
-    lanes = where.jobs or (None if where.cluster == "slurm" else 1)
-    with Overview(board, console, expected, lanes) as overview:
-        run_board(board, place, keep, overview.say, overview.refresh)
-    require(not board.failed, _failures(board.failed, len(todo), where.runs))
+    parallel = where.jobs or (None if where.cluster == "slurm" else 1)
+    with Overview(queue, console, expected, parallel) as overview:
+        run_queue(queue, place, keep, overview.say, overview.refresh)
+    require(not queue.failed, _failures(queue.failed, len(todo), where.runs))
     return [update_record(plan.file, dict, empty_record(plan.recipe, plan.scale)) for plan in plans]
 
 

@@ -1,4 +1,4 @@
-"""Layers, one file per row of the paper; each is usable alone in anyone's model.
+"""Layers, one file per registered model; each is usable alone in anyone's model.
 
 Examples:
     >>> import torch
@@ -6,7 +6,7 @@ Examples:
     >>> layer = mf.layers.MapWM(d_model=64, n_heads=4, rank=2)
     >>> y = layer(torch.randn(2, 10, 64))
 
-A file whose first line names a layer is found by itself (`registry.py`) and imported when it is asked for.
+A file whose first line names a layer is found automatically (`registry.py`) and imported when it is asked for.
 """
 
 from typing import Any

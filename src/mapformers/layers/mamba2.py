@@ -15,7 +15,7 @@ from mapformers.modules.context import Context
 from mapformers.modules.convolution import convolution_reference
 from mapformers.modules.layer import MixerOnly, RMSNorm, linear, register_layer
 from mapformers.modules.mixer import LayerOptions, Mixer
-from mapformers.modules.ssm import CausalConv, SSMState
+from mapformers.modules.ssm import CausalConv, SSMState, step_bias
 from mapformers.ops.linear_attention import linear_attention
 
 NORM_EPS = 1e-5  # of the gated norm, as in the authors' code
@@ -24,9 +24,9 @@ NORM_EPS = 1e-5  # of the gated norm, as in the authors' code
 @dataclass(frozen=True)
 class Mamba2Options(LayerOptions):
     d_state: int = 64
-    """Numbers of state per channel, N."""
+    """State size of a channel, N."""
     expand: int = 2
-    """Channels over d_model, E."""
+    """Expansion factor: the layer has E = expand · d_model channels."""
     channels_per_head: int | None = None
     """Channels of a head, which share a step Δ and a decay, P (None: so many that there are expand × n_heads heads)."""
     conv: bool = True
@@ -70,8 +70,7 @@ class Mamba2(Mixer):
         self.mixed = (self.channels, options.d_state, options.d_state)  # sizes of x, B and C
         self.in_proj = linear(shape.d_model, self.channels + sum(self.mixed) + heads)
         self.conv1d = CausalConv(sum(self.mixed), options.conv_size) if options.conv else None
-        dt = 0.001 * 100 ** torch.rand(heads)  # Δ starts log-uniform between 0.001 and 0.1
-        self.dt_bias = nn.Parameter(dt + torch.log(-torch.expm1(-dt)))
+        self.dt_bias = nn.Parameter(step_bias(heads))
         self.A_log = nn.Parameter(torch.empty(heads).uniform_(1, 16).log_())
         self.D = nn.Parameter(torch.ones(heads))
         self.norm = RMSNorm(self.channels, NORM_EPS)

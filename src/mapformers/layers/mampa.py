@@ -104,10 +104,10 @@ class PathMAmPa(MAmPa):
 
     Reading is linear, so what lies elsewhere is not suppressed as by a softmax; it has to cancel. Hence ``groups``:
     channels that turn at other velocities confuse other places. And hence the start: ω from one ladder over all blocks,
-    dealt round the groups, each block along a random direction of the movement. A sum of one ladder per axis, as MapWM
-    starts, would be as high along a whole row or column.
+    whose blocks go to the groups in turn, each along a random direction of the movement. A sum of one ladder per axis,
+    as MapWM starts, would be as high along a whole row or column.
 
-    As there (`modules/attention.py`, Heads), it starts by copying: all tokens write and read in the same
+    As there (`modules/attention.py`, Projections), it starts by copying: all tokens write and read in the same
     phase, by the biases of B and C, and out_proj undoes in_proj (SiLU(x) ≈ x/2).
     """
 
@@ -153,13 +153,17 @@ class PathMAmPa(MAmPa):
         if context.padding_mask is not None:
             v = v.masked_fill(~context.padding_mask.unsqueeze(-1), 0.0)
         v = v.unflatten(-1, (self.n_parts, -1)).transpose(1, 2)  # (B, parts, L, P)
-        theta, reached = self.path(u, None if state is None else state.coordinate, context)
+        delta_in = self.path.integrated_movement(u, context)
+        theta, reached = self.path.integrate(delta_in, None if state is None else state.coordinate, context)
         with torch.autocast(x.device.type, enabled=False):
             start = v.new_zeros(*v.shape[:2], c.shape[-1], v.shape[-1]) if state is None else state.h
-            decay = self.log_decay(u, context)
+            moved = delta_in
+            if context.padding_mask is not None:
+                moved = delta_in.masked_fill(~context.padding_mask[..., None, None], 0.0)
+            decay = self.log_decay(moved)
             if plain:
                 b, c = (t.expand(-1, self.n_parts, -1, -1) for t in (b, c))
-                y, h = rotation_loop(self.turns(u, context), c, b, v, start, decay, context.reset)
+                y, h = rotation_loop(self.turns(moved), c, b, v, start, decay, context.reset)
             else:
                 c, b = lie.rotate(-self.by_group(theta), c, b)
                 y, h = linear_attention(c, b, v, start, decay, context.reset)
@@ -169,22 +173,20 @@ class PathMAmPa(MAmPa):
         """(B, H, L, groups·N/2) -> (B, parts, L, N/2)."""
         return theta.unflatten(-1, (self.groups, -1)).transpose(2, 3).flatten(1, 2)
 
-    def log_decay(self, u: Tensor, context: Context) -> Tensor | None:
-        """−|Δ_in|·exp(A_log) of every token, (B, parts, L); |·| sums over the inner dimensions. None: no decay."""
+    def log_decay(self, moved: Tensor) -> Tensor | None:
+        """−|Δ_in|·exp(A_log) of every token, (B, parts, L); |·| sums over the inner dimensions. None: no decay.
+
+        ``moved`` (B, L, H, r) is Δ_in, 0 where a token is padding.
+        """
         if self.A_log is None:
             return None
-        size = self.moved(u, context).abs().sum(dim=-1)  # (B, L, H)
+        size = moved.abs().sum(dim=-1)  # (B, L, H)
         return -torch.einsum("blh,hg->bhgl", size, self.A_log.to(size.dtype).exp()).flatten(1, 2)
 
-    def turns(self, u: Tensor, context: Context) -> Tensor:
+    def turns(self, moved: Tensor) -> Tensor:
         """The angle of every single step, (B, parts, L, N/2)."""
         rate = self.path.w_out * self.path.omega.unsqueeze(1)
-        return self.by_group(torch.einsum("blhr,hrn->bhln", self.moved(u, context), rate))
-
-    def moved(self, u: Tensor, context: Context) -> Tensor:
-        """Δ_in of every token (B, L, H, r), 0 where it is padding."""
-        moved = self.path.movement(u, context)
-        return moved if context.padding_mask is None else moved.masked_fill(~context.padding_mask[..., None, None], 0.0)
+        return self.by_group(torch.einsum("blhr,hrn->bhln", moved, rate))
 
 
 LITERAL = {"rank": None, "delta": "softplus", "input_gate": "delta", "conv": True}

@@ -36,7 +36,7 @@ class MapWMOptions(MapOptions):
         )
 
 
-class Memory(NamedTuple):
+class MapMemory(NamedTuple):
     keys: Tensor  # (B, H, S, D) rotated
     values: Tensor  # (B, H, S, D)
     coordinate: Tensor  # (B, H, r) float64: where the past ended
@@ -70,16 +70,17 @@ class MapWM(Mixer):
 
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]:
         q, k, v = self.heads.split(x, context)
-        theta, reached = self.path(x, None if state is None else state.coordinate, context)
+        delta_in = self.path.integrated_movement(x, context)
+        theta, reached = self.path.integrate(delta_in, None if state is None else state.coordinate, context)
         q, k = lie.rotate(theta, q, k)
         if not self.options.softmax:
             return self._sum(q, k, v, reached, state, context)
         if self.rate_log is None:
-            state = Memory(**remember(state, keys=k, values=v), coordinate=reached)
+            state = MapMemory(**remember(state, keys=k, values=v), coordinate=reached)
             return self.heads.merge(self.heads.attend(q, state.keys, state.values, context)), state
         past_faded = None if state is None else state.faded
-        faded = integrate_fading(self.path.movement(x, context), self.rate_log, past_faded, context)
-        state = Memory(**remember(state, keys=k, values=v, faded=faded), coordinate=reached)
+        faded = integrate_fading(delta_in, self.rate_log, past_faded, context)
+        state = MapMemory(**remember(state, keys=k, values=v, faded=faded), coordinate=reached)
         assert state.faded is not None
         q, visibility = self.heads.sharpened(q, context), context.visibility(self.options.self_key)
         mixed, weights = fading_attention(q, state.keys, state.values, state.faded, self.heads.scale, visibility)

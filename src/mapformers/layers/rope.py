@@ -23,7 +23,7 @@ from mapformers.modules.mixer import Mixer
 @dataclass(frozen=True)
 class RoPEOptions(AttentionOptions):
     rope_base: float = 10000.0
-    """Slowest period over 2π, in tokens."""
+    """Base of the frequencies: ω_i = rope_base^(−i/n_b)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,7 +23,7 @@ from mapformers.ops.action_products import Activation, action_products, activate
 # The start, the best of three on iid in 2D navigation, but by no more than seeds differ. Rotations near the identity
 # commute to first order; from 0.1 on, opposite actions soon cancelled but after 300 steps others did not commute.
 GENERATOR_STD = 0.02  # spread of the generators of W_a
-COMPARISON_SCALE = 0.5  # W_e over the identity
+COMPARISON_SCALE = 0.5  # W_e starts as this times the identity
 
 
 @dataclass(frozen=True)

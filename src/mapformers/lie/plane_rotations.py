@@ -4,9 +4,9 @@ A vector of size d holds n = d/2 pairs. Pair i is ``(x[i], x[i + n])``: the half
 access and is the one of Llama (A.2, A.7).  # paper: interleaved pairs (x[2i], x[2i+1]); here: half-split
 
 Rotations in SO(2)^n commute, so a product of rotations is the rotation by the sum of the angles. The sum is taken over
-the r-dimensional Δ_in rather than over the n_b angles, cumsum(ω ⊙ W_out Δ_in) = ω ⊙ W_out cumsum(Δ_in) (eqs.
-additive_PI, lowrank_proj): the same angle for n_b/r times less work, which buys float64 and a coordinate that can be
-drawn. The velocities ω say at which scales a map is written (A.8).
+the r-dimensional Δ_in rather than over the n_b angles, cumsum(ω ⊙ W_out Δ_in) = ω ⊙ W_out cumsum(Δ_in) (sec.
+3.1, 3.2): the same angle for n_b/r times less work, which buys float64 and a coordinate that can be drawn. The
+velocities ω say at which scales a map is written (A.8).
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def rotate(theta: Tensor, *vectors: Tensor) -> tuple[Tensor, ...]:
-    """R_θ x for every pair at once: ``x ⊙ cos + (−x₂, x₁) ⊙ sin`` (eq. rot_vec_prod, with its missing swap).
+    """R_θ x for every pair at once: ``x ⊙ cos + (−x₂, x₁) ⊙ sin`` (A.7, whose printed vector lacks the swap).
 
     ``theta`` (..., d/2) and each x (..., d) are broadcast against each other. It is formed in the precision of the
     angle; a result has the dtype of its x.

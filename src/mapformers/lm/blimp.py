@@ -127,7 +127,7 @@ def score_blimp(
 def score_blimp_directly(
     model: Decoder, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], limit: int | None = None
 ) -> BlimpScores:
-    """The same figures without lm-eval, which takes longer to ask than a small model to answer.
+    """The same figures without lm-eval, whose overhead exceeds the time that a small model needs.
 
     A sentence follows the separator, with a space before it as lm-eval has it.
     """

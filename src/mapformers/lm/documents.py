@@ -40,7 +40,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How files become text.
 
     ``encoding``  of text files. Python's own files say theirs in a first line (PEP 263), and are read so.
@@ -51,7 +51,7 @@ class Reading:
     field: str = "text"
 
 
-def documents_in(name: str, path: Path, reading: Reading) -> Iterator[Document]:
+def documents_in(name: str, path: Path, reading: ReadOptions) -> Iterator[Document]:
     """The documents of one file: each line of JSON lines, otherwise the file as a whole."""
     if content_suffix(path) in JSON_LINES:
         yield from _lines_of(name, path, reading)
@@ -71,7 +71,7 @@ def _open(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
-def _read_text(name: str, path: Path, reading: Reading) -> str:
+def _read_text(name: str, path: Path, reading: ReadOptions) -> str:
     try:
         with _open(path) as file:
             raw = file.read()
@@ -100,7 +100,7 @@ def _python_encoding(name: str, raw: bytes) -> str:
         raise BrokenDocument(name, f"is not Python source ({error.msg})") from None
 
 
-def _lines_of(name: str, path: Path, reading: Reading) -> Iterator[Document]:
+def _lines_of(name: str, path: Path, reading: ReadOptions) -> Iterator[Document]:
     try:
         with _open(path) as file:
             for number, line in enumerate(file, 1):
@@ -112,7 +112,7 @@ def _lines_of(name: str, path: Path, reading: Reading) -> Iterator[Document]:
         yield Document(name, partial(_raise, broken))
 
 
-def _text_of_line(name: str, line: bytes, reading: Reading) -> str:
+def _text_of_line(name: str, line: bytes, reading: ReadOptions) -> str:
     try:
         row = json.loads(decode(name, line, reading.encoding))
     except json.JSONDecodeError as error:
@@ -126,6 +126,10 @@ def text_of_row(name: str, row: Any, field: str) -> str:
     if not isinstance(text, str):
         known = f", only {', '.join(map(str, row))}" if isinstance(row, dict) and row else ""
         raise BrokenDocument(name, f"has no text under {field!r}{known}", "name another --field")
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # JSON can spell half of a surrogate pair
+        raise BrokenDocument(name, "has half of a surrogate pair, which is no character") from None
     return text
 
 

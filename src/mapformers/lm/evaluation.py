@@ -65,9 +65,10 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is measured beside validation.
+class EvaluationSettings:
+    """What `measure` computes.
 
+    ``windows``    of the validation text.
     ``documents``  token ids of each, for the contexts.
     ``limit``      of pairs in each paradigm of BLiMP.
     """
@@ -99,7 +100,7 @@ def language_run(folder: str | Path) -> LanguageRun:
     return LanguageRun(run, model, task)
 
 
-def measure(subject: LanguageRun, question: Question, name: str) -> Measured:
+def measure(subject: LanguageRun, question: EvaluationSettings, name: str) -> Measured:
     """All that was asked, of one run, under a name."""
     contexts, blimp = None, None
     windows = window_losses(subject.model, subject.task, subject.task.watched_split, question.windows)
@@ -134,12 +135,12 @@ def long_documents(corpus: Corpus, path: str | Path | None = None) -> list[Ids]:
         f"{path} was prepared with another tokenizer than the run's data; give --documents as text, or prepare "
         f"it with --tokenizer {corpus.folder / 'tokenizer.json'}.",
     )
-    return documents_of(held_out(other, whatever=True))
+    return documents_of(held_out(other, or_train=True))
 
 
-def held_out(corpus: Corpus, whatever: bool = False) -> TokenText:
-    """The text `long` of a corpus, or else `val`; ``whatever``: or else `train`."""
-    names = (LONG, "val", "train") if whatever else (LONG, "val")
+def held_out(corpus: Corpus, or_train: bool = False) -> TokenText:
+    """The text `long` of a corpus, or else `val`; with ``or_train``, or else `train`."""
+    names = (LONG, "val", "train") if or_train else (LONG, "val")
     found = next((corpus.texts[name] for name in names if name in corpus.texts), None)
     if found is None:
         raise UserError(f"{corpus.folder} has no validation text; name a text with --documents.")

@@ -17,8 +17,8 @@ from mapformers.errors import require
 from mapformers.model import Decoder
 from mapformers.modes import in_eval_mode
 
-PIECE = 512  # tokens of a prompt that are read at once: their logits, which nobody asks for, are never all there
-LARGEST_SEED = 2**63
+PIECE = 512  # tokens of a prompt that are read at once, so that logits of a whole prompt are never in memory
+LARGEST_SEED = 2**62
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Sampling:
         require(t is None or 0 < t < float("inf"), f"temperature must be above 0, not {t}; {greedy}.")
         require(k is None or k >= 1, f"top_k must be at least 1, not {k}.")
         require(p is None or 0 < p <= 1, f"top_p must be above 0 and at most 1, not {p}.")
-        require(0 <= self.seed < LARGEST_SEED - 2**31, f"seed must be between 0 and 2⁶², not {self.seed}.")
+        require(0 <= self.seed <= LARGEST_SEED, f"seed must be between 0 and 2⁶², not {self.seed}.")
 
     @property
     def is_greedy(self) -> bool:
@@ -140,7 +140,7 @@ def _stream(
 
 
 def _numbers(sampling: Sampling, n_rows: int, n_tokens: int) -> Tensor:
-    """(steps, rows) numbers between 0 and 1; each row has a generator of its own. Nobody asks for them to be greedy."""
+    """(steps, rows) numbers between 0 and 1; each row has a generator of its own. Greedy decoding uses none."""
     if sampling.is_greedy:
         return torch.zeros(n_tokens, n_rows)
     generators = [torch.Generator().manual_seed(sampling.seed + row) for row in range(n_rows)]

@@ -1,4 +1,4 @@
-"""The face of `lm-eval` (EleutherAI's harness): BLiMP as its tasks, and our decoder as a model that it asks.
+"""Adapter for `lm-eval` (EleutherAI's harness): BLiMP as lm-eval tasks, and our decoder as an lm-eval model.
 
 lm-eval asks for the log-probability of " Sentence" after nothing, which becomes the separator that ends a document. So
 a sentence is scored as the beginning of one, with the space by which lm-eval joins an answer to its question.

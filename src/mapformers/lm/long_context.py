@@ -106,7 +106,7 @@ def long_enough(documents: Sequence[Ids], longest: int, targets: int, blocks: in
     return found
 
 
-def block_ends(length: int, longest: int, targets: int, blocks: int) -> list[int]:
+def block_ends(length: int, longest: int, blocks: int) -> list[int]:
     """Where each block of targets ends, at equal distances from the first possible place to the document's end."""
     first = longest + 1
     if blocks == 1:
@@ -122,7 +122,7 @@ def _batches(documents: Sequence[Ids], context: int, longest: int, targets: int,
             [
                 torch.from_numpy(document[end - context - 1 : end])
                 for document in documents[start : start + at_once]
-                for end in block_ends(len(document), longest, targets, blocks)
+                for end in block_ends(len(document), longest, blocks)
             ]
         )
 

@@ -17,7 +17,7 @@ from mapformers.config import from_dict, require_choices
 from mapformers.errors import UserError, require
 from mapformers.files import clear_file_errors, hold_folder, write_atomically
 from mapformers.lm.corpus import Corpus, size_fault
-from mapformers.lm.documents import BrokenDocument, Document, Reading
+from mapformers.lm.documents import BrokenDocument, Document, ReadOptions
 from mapformers.lm.gpt2 import gpt2
 from mapformers.lm.manifest import NAME, Manifest, Round, require_fit, smallest_id_type
 from mapformers.lm.progress import PrepareProgress
@@ -92,7 +92,7 @@ class Preparation:
 
     def __init__(self, source: str, folder: Path, settings: PrepareSettings):
         self.folder, self.settings = folder, settings
-        reading = Reading(settings.encoding, settings.field)
+        reading = ReadOptions(settings.encoding, settings.field)
         self.source = find_source(source, reading, settings.suffixes)
         named = (("val", settings.val_from), ("long", settings.long_from))
         self.held_out: dict[str, Source] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mapformers.errors import UserError, require
-from mapformers.lm.documents import JSON_LINES, Document, Reading, content_suffix, documents_in
+from mapformers.lm.documents import JSON_LINES, Document, ReadOptions, content_suffix, documents_in
 
 PROSE = (".txt", ".text", ".md", ".rst", ".tex", ".org", ".gz", *JSON_LINES)
 CODE = (
@@ -48,7 +48,7 @@ class FileSource:
 
     name: str
     files: Sequence[tuple[str, Path]]
-    reading: Reading
+    reading: ReadOptions
     countable: bool = True
 
     def documents(self, start: int = 0) -> Iterator[Document]:
@@ -62,7 +62,7 @@ class FileSource:
         return whole.hexdigest()
 
 
-def find_source(text: str, reading: Reading | None = None, suffixes: Sequence[str] = ()) -> Source:
+def find_source(text: str, reading: ReadOptions | None = None, suffixes: Sequence[str] = ()) -> Source:
     """The source that a word on the command line stands for.
 
     ``hf:NAME[@CONFIG][:SPLIT]``  a dataset of the hub, streamed.
@@ -70,7 +70,7 @@ def find_source(text: str, reading: Reading | None = None, suffixes: Sequence[st
                                   ``python:NAME`` one installed package.
     anything else                 the path of a file or of a folder.
     """
-    reading = reading or Reading()
+    reading = reading or ReadOptions()
     if text.startswith("hf:"):
         from mapformers.lm.hub import HubSource  # `datasets` is imported for those alone who ask for it
 
@@ -85,7 +85,7 @@ def find_source(text: str, reading: Reading | None = None, suffixes: Sequence[st
     return FileSource(path.name, [(path.name, path)], reading)
 
 
-def _folder(path: Path, reading: Reading, suffixes: Sequence[str]) -> FileSource:
+def _folder(path: Path, reading: ReadOptions, suffixes: Sequence[str]) -> FileSource:
     wanted = {suffix.lower() if suffix.startswith(".") else f".{suffix.lower()}" for suffix in suffixes or SUFFIXES}
     everything = list(_walk(path))
     files = [(name, file) for name, file in everything if content_suffix(file) in wanted]
@@ -107,7 +107,7 @@ def _walk(root: Path, without: frozenset[str] = frozenset()) -> Iterator[tuple[s
     return iter(sorted(named))
 
 
-def _python(which: str, reading: Reading) -> FileSource:
+def _python(which: str, reading: ReadOptions) -> FileSource:
     """Python source: of the standard library without its tests, of a package, or of all packages."""
     library = Path(sysconfig.get_paths()["stdlib"])
     version = f"Python {platform.python_version()}"

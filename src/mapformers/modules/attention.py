@@ -16,7 +16,7 @@ from mapformers.modules.memory import append
 from mapformers.modules.mixer import LayerOptions, LayerShape
 from mapformers.ops.document_attention import causal_attention, document_attention
 
-QK_SCALE = 0.1  # of W_q and W_k at a copying start, over N(0, 1/n_in)
+QK_SCALE = 0.1  # W_q and W_k of a copying start are this times N(0, 1/n_in)
 Init = Literal["copying", "ordinary"]
 LengthScaling = Literal["none", "log"]
 
@@ -59,7 +59,7 @@ class Memory(NamedTuple):
 
     keys: Tensor  # (B, H, S, D)
     values: Tensor  # (B, H, S, D)
-    coordinate: Tensor | None = None  # (B, H, r) float64
+    coordinate: Tensor | None = None  # rope: the index (B, 1, 1); mapwm-nc: the rotation (B, H, n_b, n, n)
 
 
 class Projections(nn.Module):

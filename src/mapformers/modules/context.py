@@ -74,7 +74,7 @@ class StreamState(NamedTuple):
         require(listed, f"rows are picked by a list, a slice or a tensor of one dimension, not by {index!r}.")
         inside = not isinstance(index, list) or all(-self.batch_size <= row < self.batch_size for row in index)
         require(inside, f"The state has rows 0 to {self.batch_size - 1}, not all of {index}.")
-        picked = torch.arange(self.batch_size)[index]
+        picked = torch.arange(self.batch_size)[index.cpu() if isinstance(index, Tensor) else index]
         chosen = self._with(lambda tensor: tensor[picked.to(tensor.device)])
         return chosen._replace(batch_size=len(picked))
 
@@ -113,8 +113,8 @@ class Context:
     ``tokens`` (B, L): the ids, for layers that are told which tokens act. ``causal``: no token sees a later one.
     ``recording``: when it is a dict, layers note what can be looked at in it (see `note`).
     ``keeps_state``: layers return what they remember; otherwise None, because nobody goes on from there.
-    ``movement_scale``: multiplies every movement Δ_in; a number, or (B, L). ``temperature``: divides all attention
-    logits once more. Both are for whoever intervenes in a trained model, and None otherwise.
+    ``movement_scale``: multiplies every movement Δ_in; a tensor without dimensions, or (B, L). ``temperature``: divides
+    all attention logits once more. Both are for whoever intervenes in a trained model, and None otherwise.
     """
 
     batch_size: int
@@ -253,6 +253,5 @@ class Context:
         """Which keys each query may attend to: (L, S + L), or (B, 1, L, S + L) with documents or padding."""
         if self_key not in self._masks:
             n_keys = self.past.length + self.length
-            mask = self.visibility(self_key).mask(slice(0, self.length), n_keys, self.device)
-            self._masks[self_key] = mask if self.is_undivided else mask.unsqueeze(1)
+            self._masks[self_key] = self.visibility(self_key).head_mask(slice(0, self.length), n_keys, self.device)
         return self._masks[self_key]

@@ -1,4 +1,4 @@
-"""The causal convolution over the last few tokens of a document, which `mamba`, `mampa` and `path` share."""
+"""The causal convolution over the last few tokens of a document, which `mamba`, `mamba2`, `mampa` and `path` share."""
 
 import torch
 from torch import Tensor

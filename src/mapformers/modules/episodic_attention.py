@@ -30,11 +30,11 @@ class EpisodicOptions(AttentionOptions):
     origin_std: float | None = None
     """Spread of the origins at the start (None: 0.4 with os, 0.8 with s)."""
     qk_scale: float = 0.5
-    """W_q and W_k at a copying start, over N(0, 1/n_in)."""
+    """W_q and W_k of a copying start are this times N(0, 1/n_in)."""
     learn_sharpness: bool = False
     """Whether each head learns a factor on the product of its attentions, without regard to length."""
     project_position: bool = False
-    """A learned projection C of the position before it is compared (eq. EM_SSM)."""
+    """A learned projection C of the position before it is compared (A.4)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,7 +62,7 @@ class EpisodicMemory(NamedTuple):
 
 
 class EpisodicAttention(Mixer):
-    """softmax(A_X ⊙ A_P) v: A_X compares what was seen, A_P where, and their product asks for both (eq. absolute_pe).
+    """softmax(A_X ⊙ A_P) v: A_X compares what was seen, A_P where, and their product asks for both (sec. 3.2).
 
     A_X = q kᵀ/√D and A_P = q_p k_pᵀ/√D with q_p and k_p the origins q₀ᵖ and k₀ᵖ carried along the path.
     ``attend="s"`` is softmax(A_P) v and ``attend="o"`` softmax(A_X) v, which fused attention computes.

@@ -1,8 +1,9 @@
 """What lies far along the path also fades, block by block: the option `decay` of `mapwm` (paper, B.5, left for later).
 
-q_iᵀ (Π_t e^{−δ_t} R(θ_t)) k_j: from j to i each block turns as in MapWM, and shrinks by e^{−Σδ}. A movement that turns
-also fades, as in Mamba both come of one Δ: δ_t = a_b·|Δ_in|, at most 2; |·| is the sum over inner dimensions, a_b > 0
-is learned. Rotations come round again; fading tells a place once round from one nearby.
+q_iᵀ (Π_t e^{−δ_t} R(θ_t)) k_j: from j to i each block turns as in MapWM, and shrinks by e^{−Σδ}. As in Mamba, one Δ
+both turns and fades: δ_t = 2·tanh(a_b·|Δ_in|/2), about a_b·|Δ_in| of a small movement and never above 2; |·| is the sum
+over inner dimensions, and a_b > 0 is learned. Rotations come round again; fading tells a place once round from one
+nearby.
 """
 
 import math

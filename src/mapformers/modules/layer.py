@@ -88,7 +88,7 @@ def _plain_norm(x: Tensor, gain: Tensor, eps: float) -> Tensor:
 
 
 class MLP(nn.Module):
-    """GELU MLP of ratio 4."""
+    """GELU MLP, whose hidden width is mlp_ratio · d_model."""
 
     def __init__(self, shape: LayerShape):
         super().__init__()
@@ -141,7 +141,7 @@ Build = Callable[[LayerShape, Any], nn.Module]
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """A row of the paper: its class, how a decoder's layer is built from it, and the option sets worth testing."""
+    """A registered layer: its class, how a decoder's layer is built from it, and the option sets worth testing."""
 
     name: str
     layer: type[nn.Module]
@@ -170,7 +170,7 @@ def register_layer(
 ) -> None:
     """Make a layer known by name.
 
-    ``layer``        the class that `mf.layers` offers: a `Mixer`, or one with the same face.
+    ``layer``        the class that `mf.layers` offers: a `Mixer`, or a class with the same interface.
     ``arrangement``  what a decoder puts the mixer in.
     ``build``        (shape, options) -> a module that keeps the contract above, where the two are not enough.
     ``variants``     the option sets that tests walk through, ``benchmarked`` those that are timed.

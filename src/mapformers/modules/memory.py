@@ -1,10 +1,10 @@
 """What a layer remembers of every token, appended to without copying the past.
 
-A state is a value: it can be continued twice, kept, or gone back to. So that a step need not copy all the tokens before
-it, the tensor of a state is a view of the first tokens of a larger `Room`, and the next token is written behind
-them. Only the state that ends where the room is filled may write there; whoever goes on from an earlier one, from
-some rows, or from another device gets a room of its own. A room is twice as large as what it begins with, so that all
-the copies of a stream of n tokens together are as much work as copying it once.
+A state is immutable: it can be continued twice, kept, or returned to. So that a step need not copy all earlier tokens,
+a state's tensor is a view of the first tokens of a larger buffer (`GrowingBuffer`), and the next token is written after
+them. Only the state that ends where the buffer is filled may write there. A state that ends earlier, some of its rows,
+or a state on another device gets a buffer of its own. A new buffer is twice as long as its content, so that copying
+costs O(n) in all for a stream of n tokens.
 
 Under autograd tensors are concatenated, as a tensor that a gradient flows through must never be written to.
 """
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from mapformers.ops.operator import in_forward_mode
 
-SMALLEST = 32  # tokens for which there is room at the least
-NAME = "mapformers_room"  # of a tensor's attribute
+SMALLEST = 32  # tokens that a buffer holds at the least
+NAME = "mapformers_buffer"  # of a tensor's attribute
 
 
 def append(past: Tensor, here: Tensor, dim: int) -> Tensor:
@@ -27,11 +27,11 @@ def append(past: Tensor, here: Tensor, dim: int) -> Tensor:
         return torch.cat((past, here), dim=dim)
     start = past.shape[dim]
     stop = start + here.shape[dim]
-    room: Room | None = past.__dict__.get(NAME)
+    growing: GrowingBuffer | None = past.__dict__.get(NAME)
     dtype = past.dtype if past.dtype == here.dtype else torch.promote_types(past.dtype, here.dtype)
-    if room is None or not room.claim(start, stop, dtype):
-        room = Room.holding(past, here, dim)
-    return room.write(here, start, stop)
+    if growing is None or not growing.claim(start, stop, dtype):
+        growing = GrowingBuffer.holding(past, here, dim)
+    return growing.write(here, start, stop)
 
 
 def _may_write() -> bool:
@@ -40,7 +40,7 @@ def _may_write() -> bool:
     return not followed and not torch._C._are_functorch_transforms_active()
 
 
-class Room:
+class GrowingBuffer:
     """A buffer whose first ``filled`` tokens along a dimension are taken: by the states that have views of them."""
 
     def __init__(self, buffer: Tensor, dim: int, filled: int):
@@ -48,8 +48,8 @@ class Room:
         self._lock = threading.Lock()  # two threads may go on from the same state
 
     @classmethod
-    def holding(cls, past: Tensor, here: Tensor, dim: int) -> "Room":
-        """A new room with a copy of the past, the tokens of ``here`` taken but not written yet."""
+    def holding(cls, past: Tensor, here: Tensor, dim: int) -> "GrowingBuffer":
+        """A new buffer with a copy of the past, the tokens of ``here`` taken but not written yet."""
         start = past.shape[dim]
         stop = start + here.shape[dim]
         shape = list(past.shape)
@@ -59,7 +59,7 @@ class Room:
         return cls(buffer, dim, stop)
 
     def claim(self, start: int, stop: int, dtype: torch.dtype) -> bool:
-        """Take the tokens from ``start`` to ``stop``, if they are free and this is a room for them."""
+        """Take the tokens from ``start`` to ``stop``, if they are free and this buffer can hold them."""
         fits = stop <= self.buffer.shape[self.dim] and dtype == self.buffer.dtype
         if not fits or (self.buffer.is_inference() and not torch.is_inference_mode_enabled()):
             return False
@@ -79,9 +79,9 @@ class Room:
         return filled
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy of a state, or one from a file, begins a room of its own."""
-        return _no_room, ()
+        """A copy of a state, or one from a file, begins a buffer of its own."""
+        return _no_buffer, ()
 
 
-def _no_room() -> Room:
-    return Room(torch.empty(0), 0, -1)
+def _no_buffer() -> GrowingBuffer:
+    return GrowingBuffer(torch.empty(0), 0, -1)

@@ -1,4 +1,4 @@
-"""Which movement does each token make, and where does the path of movements lead? (eq. lowrank_proj)"""
+"""Which movement does each token make, and where does the path of movements lead? (sec. 3.2)"""
 
 import math
 from collections.abc import Callable
@@ -104,9 +104,9 @@ class MapOptions(VelocityOptions, AttentionOptions):
     path_start: PathStart = "random"
     """random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base.
     rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's
-    ladder of rope_base, dealt round the inner dimensions; omega_max and base are not used then."""
+    ladder of rope_base, whose blocks go to the inner dimensions in turn; omega_max and base are not used then."""
     rope_base: float = 10000.0
-    """With path_start=rope: slowest period over 2π at the start, in tokens."""
+    """With path_start=rope: the base of RoPE's frequencies at the start, ω_i = rope_base^(−i/n_b)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,11 +157,14 @@ class PathIntegrator(Movement):
 
     def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
         """(B, L, d_model) -> θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""
-        with without_autocast(x.device):
-            delta_in = self.integrated_movement(x, context)
+        return self.integrate(self.integrated_movement(x, context), start, context)
+
+    def integrate(self, delta_in: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
+        """The same from Δ_in (B, L, H, r), for layers that also use it otherwise."""
+        with without_autocast(delta_in.device):
             coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
             # Of a single token the angle stays as it is: to round it would take longer than to turn by it.
-            exact = is_plain_step(x.shape[1]) and coordinate.device == x.device
+            exact = is_plain_step(delta_in.shape[1]) and coordinate.device == delta_in.device
             theta = lie.angles(coordinate, self.w_out, self.omega, dtype=coordinate.dtype if exact else delta_in.dtype)
             if context.recording is not None:
                 context.note(delta_in=delta_in, delta_out=self.durations(delta_in), coordinate=coordinate, theta=theta)

@@ -69,7 +69,7 @@ class ProductIntegrator(Movement):
                 options.rank <= k * n_blocks,
                 f"rank {options.rank} needs as many rotations; generators × blocks of a head are {k * n_blocks}.",
             )
-            # Each inner dimension starts with generators of its own: in all blocks, or dealt out if there are too few.
+            # Each inner dimension starts with generators of its own, in all blocks, or in some if there are too few.
             dealt = torch.arange(n_blocks) * (k if options.rank > k else 0)
             mine = torch.eye(options.rank)[(torch.arange(k).unsqueeze(1) + dealt) % options.rank]  # (K, n_b, r)
             self.w_out = nn.Parameter(mine.permute(2, 0, 1).repeat(shape.n_heads, 1, 1, 1))  # (H, r, K, n_b)

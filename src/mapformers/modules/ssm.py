@@ -31,9 +31,9 @@ class SSMOptions(LayerOptions):
     """Options of both state-space models; the defaults are Mamba's."""
 
     d_state: int = 16
-    """Numbers of state per channel, N."""
+    """State size of a channel, N."""
     expand: int = 2
-    """Channels over d_model, E."""
+    """Expansion factor: the layer has E = expand · d_model channels."""
     conv: bool = True
     """A causal convolution over the last few tokens before anything is read from them."""
     conv_size: int = 4
@@ -115,6 +115,12 @@ class SSM(Mixer):
         """
 
 
+def step_bias(n: int) -> Tensor:
+    """The bias before the softplus with which Δ starts log-uniform between 0.001 and 0.1."""
+    dt = 0.001 * 100 ** torch.rand(n)
+    return dt + torch.log(-torch.expm1(-dt))
+
+
 class SteppedSSM(SSM):
     """Every channel has its own step Δ_t, read from x_t through dt_rank numbers, and steps along fixed rates."""
 
@@ -126,9 +132,8 @@ class SteppedSSM(SSM):
         self.dt_proj = nn.Linear(self.dt_rank, self.channels)
         nn.init.uniform_(self.dt_proj.weight, -(self.dt_rank**-0.5), self.dt_rank**-0.5)
         with torch.no_grad():
-            if options.delta == "softplus":  # Δ starts log-uniform between 0.001 and 0.1
-                dt = 0.001 * 100 ** torch.rand(self.channels)
-                self.dt_proj.bias.copy_(dt + torch.log(-torch.expm1(-dt)))
+            if options.delta == "softplus":
+                self.dt_proj.bias.copy_(step_bias(self.channels))
             else:
                 self.dt_proj.bias.zero_()
 

@@ -1,6 +1,6 @@
-"""softmax(A_X ⊙ A_P) v tile by tile: attention to what was seen times attention to where (eq. absolute_pe).
+"""softmax(A_X ⊙ A_P) v tile by tile: attention to what was seen times attention to where (sec. 3.2).
 
-No fused kernel knows a product of two attentions. Written out (`conjunctive_reference`), it holds five L×L
+No fused kernel computes a product of two attentions. Written out (`conjunctive_reference`), it holds five L×L
 matrices per head from the forward pass to the backward pass. A step takes as long at 256 tokens, but half as much
 memory again there, and ever more on longer sequences (`mapformers bench ops`, docs/results/bench-ops.md).
 """
@@ -33,9 +33,8 @@ def conjunctive_reference(
     q: Tensor, k: Tensor, q_place: Tensor, k_place: Tensor, v: Tensor, scale: float, visibility: Visibility
 ) -> Tensor:
     """The same with every matrix written out: what `conjunctive_attention` must equal."""
-    allowed = visibility.mask(slice(0, q.shape[2]), k.shape[2], q.device)
+    allowed = visibility.head_mask(slice(0, q.shape[2]), k.shape[2], q.device)
     logits = scale * (q @ k.mT) * (q_place @ k_place.mT)
-    allowed = allowed.unsqueeze(1) if allowed.dim() == 3 else allowed
     return logits.masked_fill(~allowed, -math.inf).softmax(dim=-1) @ v
 
 
@@ -48,8 +47,7 @@ def _attend_once(
     a_x, a_p = _factors(q * scale, k, q_place, k_place)
     logits = a_x.mul_(a_p).unflatten(0, heads)
     if not visibility.shows_all_to_one:
-        hidden = ~visibility.mask(slice(0, 1), k.shape[1], q.device)
-        logits.masked_fill_(hidden.unsqueeze(1) if hidden.dim() == 3 else hidden, -math.inf)
+        logits.masked_fill_(~visibility.head_mask(slice(0, 1), k.shape[1], q.device), -math.inf)
     weights = logits.flatten(0, 1).softmax(dim=-1)
     return torch.bmm(weights if weights.dtype == v.dtype else weights.to(v.dtype), v).unflatten(0, heads)
 

@@ -1,6 +1,6 @@
 """Attention whose position is a count of gated keys, in blocks: the fast path of `cope` (Golovneva 2024, eqs. 3 to 5).
 
-No fused kernel knows it: the position of a key depends on the gates of all keys between it and the query. So it is
+No fused kernel computes it: the position of a key depends on the gates of all keys between it and the query. So it is
 computed tile by tile. Written out (`contextual_reference`), a step takes a quarter longer and three times the
 memory (`mapformers bench ops`, docs/results/bench-ops.md).
 
@@ -40,8 +40,7 @@ def _attend_once(
 ) -> Tensor:
     """The same for a single query: its logits are put in reverse, and no key is."""
     wide, n_keys = torch.promote_types(q.dtype, torch.float32), k.shape[2]
-    hidden = ~visibility.mask(slice(0, 1), n_keys, q.device)
-    hidden = hidden.unsqueeze(1) if hidden.dim() == 3 else hidden
+    hidden = ~visibility.head_mask(slice(0, 1), n_keys, q.device)
     content = ((q * scale) @ k.mT).to(wide).masked_fill_(hidden, -math.inf)
     position = content.sigmoid().flip(-1).cumsum(dim=-1).flip(-1).clamp_(max=z.shape[-1] - 2)
     low, step, way, _ = _interpolate(position, z.to(wide))
@@ -53,8 +52,7 @@ def contextual_reference(
     q: Tensor, k: Tensor, z: Tensor, scale: float, visibility: Visibility
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The logits of content and of position (B, H, L, S + L) by their definitions, and the mask; ``z`` as above."""
-    allowed = visibility.mask(slice(0, q.shape[2]), k.shape[2], q.device)
-    allowed = allowed.unsqueeze(1) if allowed.dim() == 3 else allowed
+    allowed = visibility.head_mask(slice(0, q.shape[2]), k.shape[2], q.device)
     content = q @ k.mT * scale
     gates = content.sigmoid().masked_fill(~allowed, 0.0)
     up_to_query = torch.ones(k.shape[2], k.shape[2], dtype=gates.dtype, device=gates.device).tril()  # [t, j]: t ≥ j

@@ -1,6 +1,6 @@
 """Causal attention within packed documents, without a mask: each document is attended to as a sequence of its own.
 
-A mask of packed documents has B·L² entries, and fused attention keeps it for the way back. Here the documents of a
+A mask of packed documents has B·L² entries, and fused attention keeps it for the backward pass. Here the documents of a
 batch are sorted by length into a few groups, those of a group are filled up behind their ends to one length, and every
 group is one call of causal attention. What fills up comes after all real tokens of its document, so none of them sees
 it. Memory grows with L instead of L², and no work is done between documents. `reference` is the definition.

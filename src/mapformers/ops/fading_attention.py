@@ -22,13 +22,12 @@ def fading_attention(
     ``q`` (B, H, L, D), ``k`` and ``v`` (B, H, S + L, D), ``faded`` = c of every key (B, H, S + L, D/2), float64.
     """
     start, length, n_keys = visibility.start, q.shape[2], k.shape[2]
-    allowed = visibility.mask(slice(0, length), n_keys, q.device)
-    allowed = allowed if allowed.dim() == 2 else allowed.unsqueeze(1)
+    allowed = visibility.head_mask(slice(0, length), n_keys, q.device)
     mixed, seen = [], []
     for first in range(0, length, ROWS):
         stop = min(first + ROWS, length)
         since = faded[:, :, : start + stop] - faded[:, :, start + first, None]
-        # Exponentials in the precision of q: half a block for each of its two components.
+        # Exponentials in float32 or better; both components of a pair have the exponent of their block.
         grown = torch.cat((since, since), dim=-1).to(torch.promote_types(q.dtype, torch.float32))
         queries = q[:, :, first:stop] * grown[:, :, start + first :].neg().exp()
         keys = k[:, :, : start + stop] * grown.exp()

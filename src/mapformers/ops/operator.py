@@ -3,10 +3,10 @@
 A loop over tiles or time would be unrolled by a compiler, so it is a `torch.library.custom_op`: tensors first, then
 settings (numbers, words, switches). Its backward pass is a second operator of ``(grad, output, *inputs)``.
 
-A backward pass written by hand is the end of the road for autograd. `torch.autograd.function.once_differentiable` does
-not say so reliably: where other ways lead to the same weights, its error is passed by, and their part alone is the
-answer. So a second derivative always goes through the plain form (`gradients_of`), and so do derivatives that
-are carried forward (`in_forward_mode`).
+Autograd cannot differentiate a hand-written backward pass. `torch.autograd.function.once_differentiable` does not
+always raise then: if the same weights are also reached through other operations, autograd silently returns the part
+from those alone. So second derivatives always go through the plain form (`gradients_of`), and so do forward-mode
+derivatives (`in_forward_mode`).
 """
 
 from collections.abc import Callable, Sequence

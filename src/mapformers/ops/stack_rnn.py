@@ -108,7 +108,7 @@ def _run(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """h of every token, the last c and stacks, and what the backward pass needs; an operator, so that it compiles."""
     cell, stack, width = CELLS[controller], stack.clone(), stack.shape[-1]
-    y, cells, gates, actions, tapes = _room(z, h, c, stack, bias)
+    y, cells, gates, actions, tapes = _allocate(z, h, c, stack, bias)
     from_h, from_top, act = weight[:, : h.shape[-1]].T, weight[:, h.shape[-1] :].T, acting.T
     for t, (z_t, h_t, c_t, a_t, tape) in enumerate(zip(*(part.unbind() for part in (gates, y, cells, actions, tapes)))):
         if keep is not None:
@@ -176,8 +176,8 @@ def _run_backward(
     return dz, dz.flatten(0, 1).T @ seen, flat.T @ y.flatten(0, 1), flat.sum(dim=0), dh.contiguous(), dc, d_stack
 
 
-def _room(z: Tensor, h: Tensor, c: Tensor, stack: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-    """Room for what every token leaves behind: h, c, gates, actions and tapes, whose edges are 0."""
+def _allocate(z: Tensor, h: Tensor, c: Tensor, stack: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+    """Tensors for what every token leaves behind: h, c, gates, actions and tapes, whose edges are 0."""
     length, (batch, n_stacks, depth, width) = len(z), stack.shape
     y, cells = (z.new_empty(length, batch, state.shape[-1]) for state in (h, c))
     actions = z.new_empty(length, batch, n_stacks, len(bias) // n_stacks - width)
@@ -208,7 +208,7 @@ def _act_backward(tape: Tensor, actions: Tensor, d_stack: Tensor, out: Tensor) -
 
 @_run.register_fake
 def _(z, weight, acting, bias, h, c, stack, keep, real, controller):  # type: ignore[no-untyped-def]
-    y, *others = _room(z, h, c, stack, bias)
+    y, *others = _allocate(z, h, c, stack, bias)
     return y, c.new_empty(c.shape), stack.new_empty(stack.shape), *others
 
 

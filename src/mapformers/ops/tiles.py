@@ -1,7 +1,7 @@
 """Tiles of attention: a few rows of queries of a few heads, against the keys they may see.
 
-What no fused kernel knows is worked on tile by tile and made anew in the backward pass: the masked half is never
-computed, a tile stays in the cache, and memory grows as L instead of L².
+Attention that no fused kernel computes is computed tile by tile, and recomputed in the backward pass: the masked half
+is never computed, a tile stays in the cache, and memory grows as L instead of L².
 """
 
 from collections.abc import Iterator

@@ -54,6 +54,11 @@ class Visibility(NamedTuple):
             allowed = allowed & real[:, here, None] & real[:, None, :n_keys]
         return allowed | ((query == key) & ~allowed.any(dim=-1, keepdim=True))
 
+    def head_mask(self, rows: slice, n_keys: int, device: torch.device | None = None) -> Tensor:
+        """`mask` with a dimension for heads, (rows, keys) or (B, 1, rows, keys)."""
+        mask = self.mask(rows, n_keys, device)
+        return mask.unsqueeze(1) if mask.dim() == 3 else mask
+
     def n_keys(self, length: int, device: torch.device | None = None) -> Tensor:
         """How many keys each of ``length`` queries sees, (B or 1, length): the row sums of the mask, without it."""
         if self.documents is None and self.real is None:

@@ -59,7 +59,7 @@ class Windows(Measure):
 class Contexts(Figures):
     """Perplexity of the same targets with a growing context, in documents of the text `long`, or else of `val`.
 
-    ``trained``  the context that models were trained with, of which the last figure is a multiple (``stretch``).
+    ``trained``  the context of training: ``stretch`` is the perplexity at the longest context over that at this one.
     """
 
     contexts: tuple[int, ...] = CONTEXTS

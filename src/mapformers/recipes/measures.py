@@ -65,7 +65,7 @@ class Splits(Measure):
 
     ``headings``         split -> heading of its column.
     ``also``             further metrics, shown beside the main one where a run has them, never instead of it.
-    ``comparable``       those of them which the paper's figures may be, too.
+    ``comparable``       those of ``also`` that the paper may have reported: its numbers are shown beside them too.
     ``lower_is_better``  for a metric such as a loss.
     """
 

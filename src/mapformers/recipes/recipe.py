@@ -156,7 +156,7 @@ class Recipe:
 
     @property
     def comparable(self) -> Sequence[str]:
-        """Those of `also` which the paper's figures may be, too."""
+        """Those of `also` that the paper may have reported."""
         return next((measure.comparable for measure in self.measures if isinstance(measure, Splits)), ())
 
     @property

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 MOTHER, FATHER, SPOUSE = 0, 1, 2
-WOMAN, MAN, INK, SOFT = "#e07b1f", "#1f5fa8", "#222222", "#c9c9c9"
+WOMAN, MAN, INK = "#e07b1f", "#1f5fa8", "#222222"
 BETWEEN_PARTNERS, BETWEEN_HOMES = 1.0, 1.35  # the unit of both axes
 
 

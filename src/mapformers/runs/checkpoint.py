@@ -27,7 +27,7 @@ def save(
 ) -> Path:
     """Write ``folder/step-…`` whole: into a hidden folder first, checksums last, then one rename.
 
-    Without an optimiser it can be loaded, but not gone on from.
+    Without an optimiser it can be loaded, but a run cannot resume from it.
     """
     target = _path(folder, step)
     part = folder / f".{target.name}.part"
@@ -42,7 +42,7 @@ def save(
         for name, content in files.items():
             write_atomically(part / name, content)
         write_json(part / MANIFEST, {**facts, **extra})
-    except BaseException:  # a full disk: what it has room for is left to others
+    except BaseException:  # such as a full disk: half a checkpoint would only take space
         shutil.rmtree(part, ignore_errors=True)
         raise
     return _publish(part, target)

@@ -60,7 +60,7 @@ class TrainConfig:
     eval_sequences: int = 256
     """Sequences of each of those measurements."""
     final_sequences: int = 512
-    """Sequences of every split for the figures in result.json."""
+    """Sequences of every split for the metrics in result.json."""
     checkpoint_every: int = 200
     """Steps between checkpoints; there is always one at the end."""
 
@@ -97,7 +97,7 @@ class Backend:
     accumulate: int = 1
     """Parts in which a batch goes through the model, to save memory."""
     checkpoint_activations: bool = False
-    """Keep only the input of each layer, and compute the rest again on the way back: less memory, a third more time."""
+    """Keep only the input of each layer, recompute the rest in the backward pass: less memory, a third more time."""
     compile: bool = False
     """Compile the model with torch.compile."""
     read_ahead: bool = False

@@ -131,7 +131,7 @@ class RunFolder:
         return model, checkpoint.manifest(path)["step"], complaints
 
     def whole_result(self, step: int, splits: Iterable[str]) -> dict[str, Any] | None:
-        """result.json, if it has the figures of a run of so many steps on every split."""
+        """result.json, if it has the metrics of a run of so many steps on every split."""
         try:
             result = read_json(self.result_file)
             whole = all(_are_scores(result["splits"][split]) for split in splits)
@@ -159,9 +159,9 @@ class RunFolder:
 
 
 def _are_scores(scores: Any) -> bool:
-    """Figures by name, each with its count."""
+    """Metrics by name, each with its count."""
     return isinstance(scores, dict) and all(
-        isinstance(figure, dict) and {"value", "count"} <= set(figure) for figure in scores.values()
+        isinstance(score, dict) and {"value", "count"} <= set(score) for score in scores.values()
     )
 
 

@@ -1,4 +1,4 @@
-"""What a figure depends on besides its config: the sources, versions, the machine and the command."""
+"""What a result depends on besides its config: the sources, versions, the machine and the command."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ PATH = re.compile(r"^(/|~|\.\.?/|[A-Za-z]:[\\/])")
 
 
 def provenance(hardware: Mapping[str, Any], config: RunConfig | None = None) -> dict[str, Any]:
-    """What a figure depends on besides its config.
+    """What a result depends on besides its config.
 
     ``commit``   of the checkout the package runs from, with "+changes" where its sources differ from it; else None.
     ``sources``  a hash of the files that decide a run (`sources_of`); None without a config.

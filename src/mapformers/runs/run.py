@@ -1,4 +1,4 @@
-"""A run as Python has it: its model, task, config and figures."""
+"""A run as Python has it: its model, task, config and metrics."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,7 @@ class Run:
         return RunFolder(self.folder).metrics()
 
     def save(self, folder: str | Path) -> Path:
-        """Keep the model as it is now, with its config and figures, in a new folder that `mf.load` reads.
+        """Keep the model as it is now, with its config and metrics, in a new folder that `mf.load` reads.
 
         It holds no optimiser, so it can be measured and analysed but not trained on.
         """

@@ -1,6 +1,6 @@
 """Snapshots: the weights alone at some moments of a run, for whoever wants to see it learn (`--snapshots`).
 
-They are no checkpoints: nothing can be gone on from them, and they stay until the run is started anew.
+A snapshot is not a checkpoint: a run cannot resume from it. Snapshots are kept until the run is started anew.
 """
 
 from functools import cache

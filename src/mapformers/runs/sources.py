@@ -1,7 +1,7 @@
-"""Which files decide a run's figures, and a hash of what they do.
+"""Which source files a run's metrics depend on, and a hash of what they do.
 
 The files are found without running them: from the layers and the task of a run, the decoder, the training step and
-`evaluate`, along their imports, within the folders where figures are made.
+`evaluate`, along their imports, within the folders that metrics depend on.
 """
 
 import ast
@@ -17,14 +17,14 @@ from mapformers.runs.config import RunConfig
 from mapformers.runs.source_text import fingerprint
 
 PACKAGE = Path(__file__).resolve().parents[1]
-ROOMS = ("lie", "ops", "modules", "layers", "tasks", "training", "evaluation", "lm")
-FILES = ("model.py", "model_config.py", "modes.py", "seeding.py")
+FOLDERS = ("lie", "ops", "modules", "layers", "tasks", "training", "evaluation", "lm")
+FILES = ("model.py", "modes.py", "seeding.py")
 ROOTS = ("model", "training.loop", "training.optimizer", "training.zero_mean", "evaluation.evaluate")
-LIBRARY_ROOMS = ("lie", "ops", "modules", "layers")  # what a benchmark of speed or memory depends on
+LIBRARY_FOLDERS = ("lie", "ops", "modules", "layers")  # what a benchmark of speed or memory depends on
 
 
 def sources_of(config: RunConfig | Mapping[str, Any]) -> list[Path]:
-    """The files that decide the figures of a run, given its config or what ``config.to_dict()`` gave."""
+    """The files that the metrics of a run depend on, given its config or what ``config.to_dict()`` gave."""
     plain = config.to_dict() if isinstance(config, RunConfig) else config
     task = plain["task"]
     layers = tuple(dict.fromkeys(layer["name"] for layer in plain["model"].get("layers", ())))
@@ -39,8 +39,8 @@ def sources_hash(config: RunConfig | Mapping[str, Any]) -> str:
 
 def library_hash() -> str:
     """The same of every layer and all it is built from."""
-    files = [*PACKAGE.glob("model*.py"), *(path for room in LIBRARY_ROOMS for path in (PACKAGE / room).rglob("*.py"))]
-    return _hash_of(tuple(sorted(files)))
+    files = [path for folder in LIBRARY_FOLDERS for path in (PACKAGE / folder).rglob("*.py")]
+    return _hash_of(tuple(sorted([PACKAGE / "model.py", *files])))
 
 
 @cache
@@ -66,7 +66,7 @@ _fingerprint = cache(fingerprint)  # most files decide the runs of many layers
 
 
 def _closure(begin: Iterable[Path]) -> set[Path]:
-    """The files that are given, and all that they import from the folders where figures are made."""
+    """The files that are given, and all that they import from the folders that metrics depend on."""
     found: set[Path] = set()
     waiting = list(begin)
     while waiting:
@@ -78,8 +78,8 @@ def _closure(begin: Iterable[Path]) -> set[Path]:
 
 
 def _decides(path: Path) -> bool:
-    room = path.relative_to(PACKAGE).parts[0]
-    return room in ROOMS or room in FILES
+    first = path.relative_to(PACKAGE).parts[0]
+    return first in FOLDERS or first in FILES
 
 
 @cache

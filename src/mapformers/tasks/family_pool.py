@@ -53,14 +53,14 @@ class Pool:
 
     def __init__(self, rules: FamilyRules):
         self.rules, self.n_families, self.n_people = rules, 0, 0  # grown so far
-        room = int(1.25 * POOL_SIZE * rules.expected_people())
+        capacity = int(1.25 * POOL_SIZE * rules.expected_people())
         self.full = False
         self._first = np.full(POOL_SIZE, -1)
         self._people = np.zeros(POOL_SIZE, dtype=np.int64)
-        self._relatives = np.empty((room, 6), dtype=np.int16)
-        self._possible = np.empty(room, dtype=np.uint8)
-        self._female = np.empty(room, dtype=np.bool_)
-        self._generation = np.empty(room, dtype=np.int8)
+        self._relatives = np.empty((capacity, 6), dtype=np.int16)
+        self._possible = np.empty(capacity, dtype=np.uint8)
+        self._female = np.empty(capacity, dtype=np.bool_)
+        self._generation = np.empty(capacity, dtype=np.int8)
         self._lock = threading.Lock()
 
     def families(self, numbers: Ints) -> FamilyTables:

@@ -74,7 +74,7 @@ class NavigationSettings:
     edges: Edges = "walls"
     """walls: only steps inside the grid are possible; torus: who leaves the grid on one side enters on the other."""
 
-    unrecorded = {"edges": "torus"}  # what a recorded run that does not mention a setting had
+    unrecorded = {"edges": "torus"}  # value of a setting in run folders from before it existed
 
     def __post_init__(self) -> None:
         require(self.dims in IID_WORLDS, f"dims must be 1 to 5, not {self.dims}.")

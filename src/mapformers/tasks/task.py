@@ -116,7 +116,7 @@ class Task(ABC, Generic[Settings]):
 
     @property
     def unit(self) -> tuple[str, int]:
-        """In what the speed of training is told, and how many of them a sequence has."""
+        """The unit in which the speed of training is shown, and how many of them a sequence has."""
         return "seq", 1
 
     def sample(
@@ -245,7 +245,7 @@ def require_count(name: str, value: Any) -> None:
 
 
 def require_part(batch_size: Any, part: tuple[int, int]) -> None:
-    """Refuse a batch of no whole number of sequences, and a part (i, n) of it that there is not."""
+    """Refuse a batch size that is not a whole number of at least 1, and a part (i, n) that does not exist."""
     require_count("batch_size", batch_size)
     index, parts = part
     require(0 <= index < parts, f"Of {parts} parts there are 0 to {parts - 1}, but no part {index}.")

@@ -1,7 +1,8 @@
 """Training: `mf.train`, and what a loop of one's own needs to get the models of the tables.
 
-`zero_mean_movement` in the first steps, `build_optimizer` (AdamW, decay on matrices only) and
-`set_learning_rate` are all that `mf.train` does to a model besides stepping; see docs/training.md.
+`zero_mean_movement` in the first steps, `build_optimizer` (AdamW, decay on matrices only),
+`set_learning_rate` and `torch.nn.utils.clip_grad_norm_` are all that `mf.train` does to a model besides stepping; see
+docs/training.md.
 """
 
 from mapformers.runs.config import TrainConfig

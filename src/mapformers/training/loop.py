@@ -39,7 +39,7 @@ class CutShort(Exception):
 
 
 class Trainer:
-    """One run in a folder. Batch number n is a function of (seed, n), so a run can stop and go on anywhere.
+    """One run in a folder. Batch number n is a function of (seed, n), so a run can stop and resume at any step.
 
     Several processes (`torchrun`, `accelerate launch`) each take their part of every batch; the first of them
     speaks, measures and writes for all. If the model is sharded, all of them measure and write, since none has all of

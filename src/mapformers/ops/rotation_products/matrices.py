@@ -63,6 +63,8 @@ def series_terms(size: float, dtype: torch.dtype) -> int:
 
     The eigenvalues of ad are sums of two eigenvalues ±iλ, ±iμ of a, and λ² + μ² ≤ |θ|²: none is beyond √2 |θ|.
     """
+    if not math.isfinite(size):
+        return 0  # the result is not finite, whatever the number of terms
     k, term = 0, 1.0
     while term > torch.finfo(dtype).eps:
         k += 1

@@ -56,7 +56,7 @@ class TableView(View):
         return Table(title, self._headings(recipe, world), rows, below, notes)
 
     def other_metric(self, recipe: Recipe, record: Mapping[str, Any], world: str, metric: str) -> Table:
-        """Another metric of the same runs, of the lines that have it; the paper's figures where they may be it."""
+        """Another metric of the same runs, where they have it; with the paper's numbers if it may have reported it."""
         found, compared = summaries(recipe, record, metric), metric in recipe.comparable
         rows = []
         for line in lines_run(recipe, record, world):

@@ -1,4 +1,4 @@
-"""What is put on show: runs with their models, told as plain data."""
+"""The runs that the page shows, described as plain data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class LoadedRuns:
     """One or two runs of the same task."""
 
     runs: tuple[Run, ...]
@@ -46,19 +46,19 @@ class Exhibit:
         return {
             "task": describe(self.task),
             "models": [
-                {**about_model(run, model, label), "snapshots": self.moments(index)}
+                {**about_model(run, model, label), "snapshots": self.snapshot_steps(index)}
                 for index, (run, model, label) in enumerate(zip(self.runs, self.models, labels))
             ],
         }
 
-    def moments(self, index: int) -> list[int]:
+    def snapshot_steps(self, index: int) -> list[int]:
         """The steps of training at which a run can be shown: those it kept a snapshot of, and before the first."""
         steps = [step for step, _ in snapshots.found_in(self.runs[index].folder)]
         return [0, *steps] if steps else []
 
-    def at_moment(self, index: int, step: int) -> Decoder:
+    def at_snapshot(self, index: int, step: int) -> Decoder:
         """The model of a run as it was after a step."""
-        run, kept = self.runs[index], self.moments(index)
+        run, kept = self.runs[index], self.snapshot_steps(index)
         told = ", ".join(map(str, kept)) or "none"
         require(step in kept, f"Snapshots were kept at steps {told}; choose one of them.")
         model = run.config.build_model()  # as it was before the first step
@@ -74,7 +74,7 @@ class Exhibit:
         return figures_of(scores)
 
 
-def open_runs(folders: Sequence[Path]) -> Exhibit:
+def open_runs(folders: Sequence[Path]) -> LoadedRuns:
     """The runs in some folders; all must have the same task, so that they can read the same tokens."""
     require(1 <= len(folders) <= MAX_MODELS, f"One or two runs can be explored at a time, not {len(folders)}.")
     runs = tuple(load(folder) for folder in folders)
@@ -89,7 +89,7 @@ def open_runs(folders: Sequence[Path]) -> Exhibit:
         require(same, f"{runs[0].folder} and {run.folder} have different tokens; give two runs of the same task.")
     for run in runs:
         run.model.eval()
-    return Exhibit(runs)
+    return LoadedRuns(runs)
 
 
 def about_model(run: Run, model: Decoder, label: str) -> dict[str, Any]:

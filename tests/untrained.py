@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mapformers.explorer.exhibit import Exhibit
+from mapformers.explorer.loaded_runs import LoadedRuns
 from mapformers.explorer.server import Explorer, Server
 from mapformers.runs.config import RunConfig
 from mapformers.runs.run import Run
@@ -22,19 +22,19 @@ SMALL = {
 }
 
 
-def exhibit_of(task: str, *models: str, **settings: Any) -> Exhibit:
+def untrained_runs(task: str, *models: str, **settings: Any) -> LoadedRuns:
     """Untrained models of a small task."""
     runs = []
     for seed, name in enumerate(models or ("mapwm",)):
         config = RunConfig.compose(task, name, scale="smoke", seed=seed, **(SMALL[task] | {"d_model": 16} | settings))
         runs.append(Run(Path("nowhere"), config, config.build_model().eval(), {}, 0))
-    return Exhibit(tuple(runs))
+    return LoadedRuns(tuple(runs))
 
 
 @contextmanager
-def served(exhibit: Exhibit) -> Iterator[Server]:
+def served(loaded: LoadedRuns) -> Iterator[Server]:
     """A server in a thread of its own, without the players, which take a while."""
-    explorer = Explorer(exhibit)
+    explorer = Explorer(loaded)
     explorer.players = dict
     server = Server(explorer)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

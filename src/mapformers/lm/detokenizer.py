@@ -1,16 +1,16 @@
-"""Tokens as text while they come: what can be shown after each of them."""
+"""Incremental detokenization: the text that can be shown after each new token."""
 
 from collections.abc import Sequence
 
 from mapformers.lm.tokenizer import Tokenizer
 
-UNFINISHED = "\ufffd"  # what half a letter is decoded to
+UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence is decoded to
 
 
-class Unfolding:
+class StreamingDetokenizer:
     """The text of tokens that come one after another.
 
-    A token may be a part of a letter, so text is held back until it ends with a whole one. Some tokenizers write a
+    A token may end inside a character, so text is held back until the character is complete. Some tokenizers write a
     token differently at the beginning of a text, so each is decoded behind those that were shown just before.
     """
 
@@ -21,7 +21,7 @@ class Unfolding:
         self._begin, self._shown = 0, len(self._ids)
 
     def add(self, token: int) -> str:
-        """The text that this token completes; empty while a letter is not whole."""
+        """The text that this token completes; empty while a character is not complete."""
         self._ids.append(token)
         return self._show(even_if_unfinished=False)
 
