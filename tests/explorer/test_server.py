@@ -1,5 +1,6 @@
 """Nobody gets in: loopback, Host, Origin, the secret, a list of files, and a limit on what is read."""
 
+import http.client
 import socket
 import time
 
@@ -166,3 +167,10 @@ def raw(server: Server, text: bytes) -> str:
                 break
             found += piece
     return found.decode(errors="replace")
+
+
+def test_a_mistake_of_ours_is_reported_and_not_taken_for_a_wrong_question(server, capsys):
+    server.explorer.answers["about"] = lambda asked: {"speed": float("nan")}  # which JSON does not have
+    with pytest.raises(http.client.RemoteDisconnected):
+        ask(server, "/about", {})
+    assert "ValueError: Out of range float values" in capsys.readouterr().err

@@ -197,7 +197,10 @@ def test_mistakes_are_named(tmp_path):
     model = plain()
     with pytest.raises(UserError, match="rank 9"):
         add_maps(model, rank=9)
+    with pytest.raises(UserError, match="rank must be at least 1, not 0"):
+        add_maps(model, rank=0)
     assert type(model) is LlamaForCausalLM and model.config.model_type == "llama"
+    assert not [name for name in model.config.to_dict() if name.startswith("map_")]
     with pytest.raises(UserError, match="MapCache"):
         with_maps().generate(IDS, cache_implementation="static", **GREEDY)
     plain().save_pretrained(tmp_path)

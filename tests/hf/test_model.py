@@ -209,6 +209,13 @@ def test_packed_documents_are_as_if_alone():
     assert torch.allclose(packed, alone, atol=1e-5)
 
 
+def test_a_document_that_begins_after_a_cache_is_as_if_alone():
+    net, ids = model(), tokens(1, 9)
+    cache = net(ids[:, :4], use_cache=True).past_key_values
+    after = net(ids[:, 4:], past_key_values=cache, position_ids=torch.arange(5).unsqueeze(0)).logits
+    assert torch.allclose(after, net(ids[:, 4:]).logits, atol=1e-5)
+
+
 def test_no_setting_of_transformers_is_taken_for_one_of_ours():
     theirs = set(vars(PretrainedConfig()))
     for name in LAYERS:

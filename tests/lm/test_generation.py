@@ -115,6 +115,7 @@ def test_tokens_come_as_they_are_made_and_the_model_is_left_as_it_was():
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1, not 0.0"),
         ({"top_p": 1.5}, "top_p must be above 0 and at most 1"),
         ({"seed": -1}, "seed must be between 0"),
+        ({"seed": 2**62 + 1}, "seed must be between 0"),
         ({"n_tokens": 0}, "n_tokens must be at least 1, not 0"),
         ({"prompts": []}, "Give at least one prompt"),
         ({"prompts": [[1], []]}, "A prompt must have at least one token"),

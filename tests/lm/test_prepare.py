@@ -257,13 +257,15 @@ def test_damage_is_found_by_size_at_once_and_by_checksum_when_asked(texts, tmp_p
         Corpus.open(data)
 
 
-def test_a_tokenizer_that_has_changed_is_refused(texts, tmp_path):
+def test_a_tokenizer_that_has_changed_is_refused(texts, tmp_path, capsys):
     corpus = prepare(texts, tmp_path / "data", tokenizer="bpe:270", console=quiet())
     file = tmp_path / "data" / "tokenizer.json"
     file.write_text(file.read_text().replace("word", "wort"))
     assert [fault for fault in corpus.faults() if "tokenizer.json has changed" in fault]
     with pytest.raises(UserError, match=r"tokenizer.json is missing or has changed since it was written; prepare"):
         Corpus.open(tmp_path / "data").tokenizer.encode(["word"])
+    assert main(["lm", "check", str(tmp_path / "data")]) == 2
+    assert "has changed since it was written; prepare the text into a new folder." in capsys.readouterr().err
 
 
 def test_what_is_no_prepared_folder_is_refused(texts, tmp_path):

@@ -60,6 +60,7 @@ BROKEN = {
     "spoilt.gz": (b"\x1f\x8b\x08\x00" + b"\xff" * 30, "spoilt.gz is not whole gzip"),
     "a.jsonl": (b'{"text": "x"}\n{"text": ', "a.jsonl, line 2, is not JSON (Expecting value at"),
     "list.jsonl": (b"[1]\n", "list.jsonl, line 1, has no text under 'text'; name another --field, or"),
+    "half.jsonl": (b'{"text": "\\ud800"}\n', "half.jsonl, line 1, has half of a surrogate pair, which is no character"),
     "cut.jsonl.gz": (gzip.compress(b'{"text": "x"}\n' * 9999)[:-9], "cut.jsonl.gz is cut off"),
     "bad.py": (b"# coding: nonsense\n", "bad.py is not Python source (unknown encoding: nonsense)"),
 }

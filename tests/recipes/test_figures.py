@@ -33,7 +33,7 @@ def drawn(monkeypatch):
 
 
 def draw(view, recipe, record, folder):
-    [(name, function)] = view.figures(recipe, record).items()
+    [(name, function)] = view.plots(recipe, record).items()
     function(folder / name)
     assert (folder / name).read_bytes().startswith(PNG)
     return name
@@ -129,13 +129,13 @@ def test_a_sweep_over_numbers_is_lines(mini, tmp_path, drawn):
     found = panels["1D"]["MapWM"]
     assert [point[:2] for point in found.points] == [(16, 0.625), (64, 0.625)] and found.paper == [(64, 0.9)]
     with pytest.raises(mf.UserError, match="sweeps no 'steps'"):
-        LineView("steps").figures(recipe, record)
+        LineView("steps").plots(recipe, record)
 
 
 def test_a_view_of_nothing_measured_draws_nothing(mini):
     empty = {"recipe": "mini", "scale": "cpu", "runs": []}
     for view in (BarView(), SliceView(GRID, "steps", 3), GridView(GRID), CurveView(together=True)):
-        assert view.figures(mini, empty) == {}
+        assert view.plots(mini, empty) == {}
 
 
 def test_a_page_shows_how_runs_learned_even_if_the_recipe_does_not_say_so(mini):

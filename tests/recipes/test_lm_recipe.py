@@ -148,7 +148,7 @@ def test_claims_need_a_p_and_several_seeds(data):
 
 def test_the_curve_of_contexts_is_drawn(data):
     view = next(view for view in LM.views if isinstance(view, AlongFigures))
-    [(name, draw)] = view.figures(LM, record(run_of("RoPE"), run_of("CoPE", stretch=2.0))).items()
+    [(name, draw)] = view.plots(LM, record(run_of("RoPE"), run_of("CoPE", stretch=2.0))).items()
     draw(data / name)
     assert (data / name).stat().st_size > 1000
 

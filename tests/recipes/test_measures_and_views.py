@@ -35,7 +35,7 @@ def figures(recipe, record, folder):
     """Every figure of a recipe, drawn: name of the file -> whether it is a picture."""
     drawn = {}
     for view in recipe.views:
-        for name, draw in view.figures(recipe, record).items():
+        for name, draw in view.plots(recipe, record).items():
             draw(folder / name)
             drawn[name] = (folder / name).read_bytes().startswith(PNG)
     return drawn
@@ -166,7 +166,7 @@ def test_a_grid_with_other_values_is_not_the_one_asked_for():
 def test_bars_by_row(mini, tmp_path):
     from making import RECORD
 
-    [(name, draw)] = BarView("iid").figures(mini, RECORD).items()
+    [(name, draw)] = BarView("iid").plots(mini, RECORD).items()
     draw(tmp_path / name)
     assert name == "mini-iid-rows.png" and (tmp_path / name).read_bytes().startswith(PNG)
 
@@ -175,4 +175,4 @@ def test_a_view_of_nothing_measured_is_empty(mini):
     empty = {"recipe": "mini", "scale": "cpu", "runs": []}
     grid = GridMeasure("steps", (4,), "grid", (3,))
     for view in (TableView(), CurveView(), BarView(), GridView(grid)):
-        assert view.tables(mini, empty) == [] and view.figures(mini, empty) == {}
+        assert view.tables(mini, empty) == [] and view.plots(mini, empty) == {}

@@ -12,7 +12,7 @@ from mapformers.recipes.pages import coverage, finding, recipe_page, recipe_sect
 from mapformers.recipes.record import summaries
 from mapformers.recipes.views.table import cell
 from mapformers.reports.marks import footnotes, marked
-from mapformers.reports.page import replace_block
+from mapformers.reports.page import WRITTEN_BY, replace_block
 from mapformers.runs.provenance import sources_hash
 
 
@@ -144,9 +144,11 @@ def demo_checkout(root):
 def test_documents_are_refreshed_only_where_they_changed(tmp_path):
     demo_checkout(tmp_path)
     readme, old = tmp_path / "README.md", tmp_path / "docs/results/gone.md"
-    old.write_text("of a recipe that is no more")
+    old.write_text(f"{WRITTEN_BY} Of a recipe that is no more.")
+    own = tmp_path / "docs/results/notes.md"
+    own.write_text("Of a person.")
     pages = {tmp_path / "docs/results.md", tmp_path / "docs/results/demo.md"}
-    assert set(write_documents(tmp_path)) == {readme, old, *pages} and not old.exists()
+    assert set(write_documents(tmp_path)) == {readme, old, *pages} and not old.exists() and own.exists()
     text = readme.read_text()
     assert text.startswith("before\n<!-- demo:begin -->\n| 2D |") and text.endswith("<!-- demo:end -->\nafter\n")
     assert "old" not in text and "| MapWM-r2 | 1 | 0.500 (1.00)" in text

@@ -34,7 +34,7 @@ def test_the_files_that_decide_a_run_are_those_its_model_and_task_import():
     assert any(name.startswith("lie/") for name in found) and any(name.startswith("ops/") for name in found)
     others = {"layers/mamba.py", "tasks/dyck.py", "ops/selective_scan.py", "evaluation/grid.py", "runs/config.py"}
     assert not others & found
-    assert {name.split("/")[0] for name in found} <= {*sources.ROOMS, *sources.FILES}
+    assert {name.split("/")[0] for name in found} <= {*sources.FOLDERS, *sources.FILES}
 
 
 def test_another_layer_task_or_world_is_decided_by_other_files():
@@ -168,6 +168,11 @@ def test_a_command_can_be_typed_again(monkeypatch):
     kept = origin.provenance({})
     assert shlex.split(kept["command"]) == ["mapformers", "reproduce", "table2", "--rows", "RoPE (1L)"]
     assert kept["sources"] is None
+
+
+def test_a_program_of_ones_own_is_not_taken_for_our_command(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["somewhere/my.py", "--lr", "5"])
+    assert origin.provenance({})["command"] == "python my.py"
 
 
 def git(folder, *words):

@@ -223,3 +223,9 @@ def test_the_rotation_of_a_single_step_is_the_exponential(n: int):
     theta = angles(n, 5, 2)
     theta[:, 0, 0] = 0.0
     assert_same(single_rotation(theta.movedim(0, -1), n), matrix_exp(theta, n))
+
+
+def test_a_movement_that_is_not_finite_needs_no_terms():
+    """Backward comes before the loss is checked, so a diverged run must get through it."""
+    assert matrices.series_terms(float("inf"), torch.float32) == matrices.series_terms(float("nan"), torch.float32) == 0
+    assert matrices.series_terms(1.0, torch.float32) > 5

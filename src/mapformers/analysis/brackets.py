@@ -17,12 +17,6 @@ SEQUENCES = 48
 GRID_SEQUENCES = 64
 
 
-def _other_task(subject: Subject, name: str, title: str) -> Missing | None:
-    if subject.task.name == "dyck":
-        return None
-    return Missing(name, title, f"{subject.task.name} has no brackets.")
-
-
 def spelled(subject: Subject, string: str) -> Tensor:
     """The tokens of a string of brackets, (L,)."""
     names = list(subject.task.token_names)
@@ -34,9 +28,6 @@ def spelled(subject: Subject, string: str) -> Tensor:
 def trajectory(subject: Subject, string: str = STRING) -> Outcome:
     """Where a string leads on the map, and how the movements of brackets lie to each other."""
     title = f"The string {string} as a walk"
-    other = _other_task(subject, "trajectory", title)
-    if other:
-        return other
     if subject.layer is None or "coordinate" not in subject.alone[subject.layer]:
         why = subject.no_movement if subject.layer is None else f"{subject.kind} moves by matrices, not along a line."
         return Missing("trajectory", title, why)
@@ -78,9 +69,6 @@ def _angles(between: Tensor, names: Sequence[str], types: int, suffix: str) -> d
 def bracket_codes(subject: Subject) -> Outcome:
     """Principal components of the values, and of the queries and keys before they are turned."""
     title = "Brackets as values, queries and keys"
-    other = _other_task(subject, "bracket-codes", title)
-    if other:
-        return other
     layer = subject.attending
     if layer is None:
         return Missing("bracket-codes", title, f"{subject.kind} does not attend, so it has no queries, keys or values.")
@@ -132,9 +120,6 @@ def last_open(tokens: Sequence[int], types: int) -> list[int]:
 def bracket_attention(subject: Subject) -> Outcome:
     """The attention map of one string, and what closing queries give to the last open bracket, by split and depth."""
     title = "Attention to the last open bracket"
-    other = _other_task(subject, "bracket-attention", title)
-    if other:
-        return other
     if subject.attending is None:
         return Missing("bracket-attention", title, f"{subject.kind} does not attend: it keeps no keys to look at.")
     settings = subject.task.settings
@@ -186,9 +171,6 @@ def _closing_shares(subject: Subject, tokens: Tensor, depth: Tensor) -> tuple[di
 def continuations(subject: Subject) -> Outcome:
     """Val_θ(s): which brackets may follow a single symbol, by the sign of the logits, with their margins."""
     title = "What may follow a single bracket"
-    other = _other_task(subject, "continuations", title)
-    if other:
-        return other
     names, types = list(subject.task.token_names), len(subject.actions) // 2
     logits = subject.alone.logits[:, 0, : len(names)].double()
     expected = torch.ones(len(names), len(names), dtype=torch.bool)
@@ -214,9 +196,6 @@ def continuations(subject: Subject) -> Outcome:
 def lengths_and_depths(subject: Subject) -> Outcome:
     """F1 over length and depth, beyond those of training."""
     title = "F1 by length and depth"
-    other = _other_task(subject, "lengths-depths", title)
-    if other:
-        return other
     settings = subject.task.settings
     lengths = [settings.length * factor for factor in (1, 2, 4)]
     depths = sorted({max(1, settings.depth // 2), settings.depth, 2 * settings.depth, max(DEEP, 3 * settings.depth)})

@@ -21,10 +21,6 @@ def compositions(subject: Subject) -> Outcome:
     title = "Learned action matrices: which undo each other, and which commute"
     if subject.layer is None:
         return Missing("compositions", title, subject.no_movement)
-    if subject.task.name not in ("family-tree", "graph", "navigation"):
-        return Missing(
-            "compositions", title, f"{subject.task.name} has no world in which two actions could be compared."
-        )
     matrices = action_matrices(subject)
     size = matrices.shape[-1] ** 0.5
     one = torch.eye(matrices.shape[-1], dtype=torch.float64)

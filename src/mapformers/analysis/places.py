@@ -16,8 +16,6 @@ FARTHEST = 12  # cells, in the figure of attention by distance
 def rate_maps(subject: Subject) -> Outcome:
     """The mean of single position units over the cells of the grid: cos θ of rotation blocks, from fast to slow."""
     title = "Rate maps of single units"
-    if subject.task.name != "navigation":
-        return Missing("rate-maps", title, f"{subject.task.name} has no grid over which a unit could be averaged.")
     if subject.layer is None or "theta" not in subject.alone[subject.layer]:
         why = "has no angles that follow the tokens" if subject.layer is None else "turns by matrices and has no angles"
         return Missing("rate-maps", title, f"{subject.kind} {why}.")
@@ -51,8 +49,6 @@ def rate_maps(subject: Subject) -> Outcome:
 def revisits(subject: Subject) -> Outcome:
     """Which places a query at an action attends to when the walk comes back to one."""
     title = "Attention when a walk comes back"
-    if subject.task.name != "navigation":
-        return Missing("revisits", title, f"{subject.task.name} has no grid on which attention could be drawn.")
     if subject.attending is None:
         return Missing("revisits", title, f"{subject.kind} does not attend: it keeps no keys to look at.")
     batch = subject.sample("iid", 24, "revisits")

@@ -35,8 +35,6 @@ class LinearMap:
 def walks(subject: Subject) -> Outcome:
     """A linear map fitted on some walks; R² and error, by length, on others."""
     title = "Unseen walks: where they really go, and where the model believes it is"
-    if subject.task.name != "navigation":
-        return Missing("walks", title, f"{subject.task.name} has no grid on which a walk could be drawn.")
     if subject.layer is None:
         return Missing("walks", title, subject.no_movement)
     if "coordinate" not in subject.alone[subject.layer]:

@@ -19,7 +19,7 @@ WORLD = (compositions.compositions,)
 
 
 def analyses(task: str, string: str = brackets.STRING) -> list[Callable[[Subject], Outcome]]:
-    """The analyses of a task; each then says whether the run's layers have what it takes."""
+    """The analyses of a task, and of no other; each says whether the run's layers have what it takes."""
     own: dict[str, tuple[Callable[[Subject], Outcome], ...]] = {
         "navigation": NAVIGATION,
         "dyck": (partial(brackets.trajectory, string=string), *DYCK),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from mapformers.evaluation.significance import p_text
 from mapformers.lm.blimp import ISLANDS, BlimpScores
 from mapformers.lm.evaluation import EvaluationSettings, Measured, differences
 from mapformers.reports.table import Table
@@ -79,14 +80,10 @@ def difference_table(ours: Sequence[Measured], others: Sequence[Measured]) -> Ta
     rows = []
     for name, found in differences(ours, others).items():
         interval = f"{100 * found.low:+.2f} to {100 * found.high:+.2f} %"
-        rows.append([name, f"{100 * found.mean:+.2f} %", interval, p_value(found.p), " and ".join(map(str, found.n))])
+        rows.append([name, f"{100 * found.mean:+.2f} %", interval, p_text(found.p), " and ".join(map(str, found.n))])
     title = f"{', '.join(m.name for m in ours)} against {', '.join(m.name for m in others)}"
     notes = ["Below 0: the first have the lower perplexity. The interval is of 95 %, p is two-sided."]
     return Table(title, ["", "difference", "interval", "p", "n"], rows, notes=notes)
-
-
-def p_value(p: float) -> str:
-    return "< 0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
 def figure(value: float | None) -> str:

@@ -157,7 +157,7 @@ def write_documents(root: Path) -> list[Path]:
         for name, record in recipe_records(root).items():
             recipe = with_added_rows(RECIPES[name], record["runs"])
             for view in page_views(recipe):
-                for file, draw in view.figures(recipe, record).items():
+                for file, draw in view.plots(recipe, record).items():
                     picture = root / "docs" / "images" / file
                     before = picture.read_bytes() if picture.exists() else b""
                     draw(picture)

@@ -101,3 +101,12 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 def _not_zero(value: float) -> float:
     return value if abs(value) > TINY else TINY
+
+
+def mean_losses(runs: Sequence[Sequence[float]]) -> list[float]:
+    """The mean over runs, window by window or document by document: what a paired test compares."""
+    return [sum(column) / len(column) for column in zip(*runs)]
+
+
+def p_text(p: float) -> str:
+    return "< 0.0001" if p < 1e-4 else f"{p:.4f}"

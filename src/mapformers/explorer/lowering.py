@@ -122,7 +122,7 @@ def _add(out: Result, a: Any, b: Any, alpha: float = 1) -> Name:
     return out.emit("add", a, b if alpha == 1 else out.emit("mul", b, alpha))
 
 
-@lowers("sub.Tensor", "sub.Scalar", "rsub.Scalar")
+@lowers("sub.Tensor", "sub.Scalar")
 def _sub(out: Result, a: Any, b: Any, alpha: float = 1) -> Name:
     return out.emit("sub", a, b if alpha == 1 else out.emit("mul", b, alpha))
 
@@ -192,7 +192,7 @@ def _masked_fill(out: Result, x: Any, mask: Any, value: Any) -> Name:
     return out.emit("where", mask, value, x)
 
 
-@lowers("clamp.default", "clamp_max.default", "clamp_min.default")
+@lowers("clamp.default", "clamp_min.default")
 def _clamp(out: Result, x: Any, min: Any = None, max: Any = None) -> Name:
     x = x if min is None else out.emit("max", x, min)
     return x if max is None else out.emit("min", x, max)
@@ -299,7 +299,7 @@ def _expand(out: Result, x: Any, shape: Sequence[Any], implicit: bool = False) -
     return out.emit("expand", x, shape=_sizes(shape))
 
 
-@lowers("expand_as.default", "view_as.default")
+@lowers("expand_as.default")
 def _expand_as(out: Result, x: Any, other: Any) -> Name:
     return out.emit("expand_as", x, other)
 
@@ -377,6 +377,7 @@ LOWERINGS |= {
 
 @lowers("arange.default", "arange.start", "arange.start_step")
 def _arange(out: Result, *bounds: Any, **options: Any) -> Name:
+    assert len(bounds) < 3 or bounds[2] == 1
     start, end = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
     return out.emit("arange", start=start, end=end)
 

@@ -17,7 +17,7 @@ from mapformers.errors import require
 from mapformers.hf.modeling import padding
 from mapformers.modules.context import Context
 from mapformers.modules.mixer import LayerShape
-from mapformers.modules.movement import PathIntegrator, VelocityOptions
+from mapformers.modules.movement import PathIntegrator, VelocityOptions, without_autocast
 
 OTHER_CACHES = (
     "A model with maps keeps where it stands in a MapCache: leave cache_implementation out, and start from "
@@ -89,7 +89,7 @@ class AddedPath(PathIntegrator):
 
     def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
         """(B, L, d_model) -> θ (B, H, L, n_b) and all coordinates (B, L, H, r), which a cache keeps."""
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             delta_in = self.integrated_movement(x, context)
             coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
             return lie.angles(coordinate, self.w_out, self.omega, dtype=delta_in.dtype), coordinate

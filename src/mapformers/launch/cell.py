@@ -28,7 +28,7 @@ def run_work(plain: Mapping[str, Any]) -> str | None:
     folder = Path(plain["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FAILURE).unlink(missing_ok=True)
-    sys.argv[1:] = plain["arguments"]  # what was typed is part of a result
+    sys.argv[:] = plain["command"]  # what was typed is part of a result
     with (folder / LOG).open("a", encoding="utf-8", errors="backslashreplace") as log:
         try:
             import_inherited_plugins()

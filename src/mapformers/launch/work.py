@@ -48,14 +48,14 @@ class Work:
         return self.config.build_task().main_metric
 
     def to_dict(self) -> dict[str, Any]:
-        """What the process that runs it is told; ``arguments``: of the command, for the record."""
+        """What the process that runs it is told; ``command``: what was typed, for the record."""
         return {
             "cell": self.cell.to_dict(self.scale),
             "config": self.config.to_dict(),
             "folder": str(self.folder.resolve()),
             "threads": self.threads,
             "keep_old": self.keep_old,
-            "arguments": sys.argv[1:],
+            "command": list(sys.argv),
         }
 
     @classmethod

@@ -1,6 +1,5 @@
 """A prepared folder, memory-mapped: nothing is read before it is asked for."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapformers.errors import require
+from mapformers.files import sha256
 from mapformers.lm.manifest import BORDER_TYPE, ID_TYPES, Manifest, Shard
 from mapformers.lm.tokenizer import ByteTokenizer, LibraryTokenizer, Tokenizer
 
@@ -52,18 +52,18 @@ class Corpus:
         if self.manifest.tokenizer["kind"] == "bytes":
             return ByteTokenizer()
         path = self.folder / "tokenizer.json"
-        whole = path.is_file() and _sha256(path) == self.manifest.tokenizer["sha256"]
+        whole = path.is_file() and sha256(path) == self.manifest.tokenizer["sha256"]
         require(whole, f"{path} is missing or has changed since it was written; prepare {self.folder} anew.")
         return LibraryTokenizer(path.read_text("utf-8"), self.manifest.tokenizer["kind"], self.separator)
 
     def faults(self) -> Iterator[str]:
         """Read everything, and say what is not as it was written: a sentence for every damaged file."""
         told = self.manifest.tokenizer["sha256"]
-        if _sha256(self.folder / "tokenizer.json") != told:
+        if sha256(self.folder / "tokenizer.json") != told:
             yield f"{self.folder / 'tokenizer.json'} has changed since it was written"
         for shard in self.manifest.shards:
             for name, expected in ((shard.file, shard.sha256), (shard.borders_file, shard.borders_sha256)):
-                if _sha256(self.folder / name) != expected:
+                if sha256(self.folder / name) != expected:
                     yield f"{self.folder / name} has changed since it was written"
 
 
@@ -132,8 +132,3 @@ def size_fault(folder: Path, shard: Shard, id_type: str) -> str | None:
         if path.stat().st_size != size:
             return f"{path} is cut or changed: it has {path.stat().st_size} bytes instead of {size}"
     return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

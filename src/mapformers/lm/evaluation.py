@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapformers.errors import UserError, require
-from mapformers.evaluation.significance import Difference, paired, welch
+from mapformers.evaluation.significance import Difference, mean_losses, paired, welch
 from mapformers.lm.blimp import BlimpScores, Paradigm, score_blimp
 from mapformers.lm.corpus import Corpus, TokenText
 from mapformers.lm.long_context import ContextLosses, context_losses
@@ -167,8 +167,3 @@ def differences(first: Sequence[Measured], second: Sequence[Measured]) -> dict[s
         logs = [[math.log(m.last_five or m.windows.perplexity) for m in side] for side in sides]
         found["seeds, Welch"] = welch(*logs)
     return {name: difference.as_ratio() for name, difference in found.items()}
-
-
-def mean_losses(rows: Sequence[Sequence[float]]) -> list[float]:
-    """The mean over runs, window by window or document by document."""
-    return [sum(column) / len(column) for column in zip(*rows)]

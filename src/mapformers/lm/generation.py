@@ -122,10 +122,7 @@ def _stream(
     rows = torch.arange(len(prompts))  # the number of the prompt in each row that is left
     with in_eval_mode(model):
         logits, state = _read(model, prompts, device)
-        require(
-            bool(logits.isfinite().all()),
-            "The model's logits are not finite, so its training has failed; train it anew, with a lower --lr.",
-        )
+        require_finite_logits(logits)
         for step in range(n_tokens):
             chosen = sampling.choose(logits, numbers[step])
             tokens = chosen.tolist()
@@ -137,6 +134,14 @@ def _stream(
                 rows, numbers, chosen, state = rows[left], numbers[:, left], chosen[left], state.rows(left)
             logits, state = model(chosen.unsqueeze(1), state=state, return_state=True)
             logits = logits[:, -1]
+
+
+def require_finite_logits(logits: Tensor) -> None:
+    """Refuse the answer of a model that has diverged."""
+    require(
+        bool(logits.isfinite().all()),
+        "The model's logits are not finite, so its training has failed; train it anew, with a lower --lr.",
+    )
 
 
 def _numbers(sampling: Sampling, n_rows: int, n_tokens: int) -> Tensor:

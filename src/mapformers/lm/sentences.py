@@ -8,6 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from mapformers.errors import require
+from mapformers.lm.generation import require_finite_logits
 from mapformers.model import Decoder
 from mapformers.modes import in_eval_mode
 from mapformers.stages import doing
@@ -61,10 +62,7 @@ def _score(model: Decoder, sentences: Sequence[Sentence]) -> list[Answer]:
         targets[row, len(before) - 1 : end] = torch.tensor(ids)
     device = model.embedding.weight.device
     logits, targets = model(tokens.to(device)).float(), targets.to(device)
-    require(
-        bool(logits.isfinite().all()),
-        "The model's logits are not finite, so its training has failed; train it anew, with a lower --lr.",
-    )
+    require_finite_logits(logits)
     costs = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none", ignore_index=IGNORED)
     sums = costs.view(targets.shape).double().sum(dim=1)
     likeliest = ((logits.argmax(dim=-1) == targets) | (targets == IGNORED)).all(dim=1)

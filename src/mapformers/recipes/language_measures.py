@@ -1,6 +1,5 @@
 """What is measured of a language model besides its splits: the last evaluations, windows, long contexts, BLiMP."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from mapformers.lm.perplexity import LAST, mean_of_last, over_training, window_l
 from mapformers.lm.text import Text
 from mapformers.model import Decoder
 from mapformers.recipes.measures import Figures, Measure
+from mapformers.recipes.record import finite
 from mapformers.runs.run import Run
 
 DIGITS = 5  # of nats, of which a record keeps many
@@ -39,8 +39,12 @@ class LastEvaluations(Figures):
     def headings(self) -> Mapping[str, str]:
         return {"perplexity": f"validation perplexity, mean of the last {self.n}"}
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"n": self.n}
+
     def measure(self, run: Run) -> dict[str, Any]:
-        return {"values": {"perplexity": mean_of_last(over_training(run), self.n)}, "n": self.n}
+        return {"values": {"perplexity": mean_of_last(over_training(run), self.n)}, "settings": self.settings}
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,10 @@ class Contexts(Figures):
         last = self.contexts[-1]
         return {**{str(context): str(context) for context in self.contexts}, "stretch": f"{last} / {self.trained}"}
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"trained": self.trained, "targets": self.targets, "blocks": self.blocks}
+
     def measure(self, run: Run) -> dict[str, Any]:
         """A context for which no document is long enough has no figure."""
         model, task = parts(run)
@@ -82,13 +90,13 @@ class Contexts(Figures):
         possible = [c for c in self.contexts if needed_tokens(c, self.targets, self.blocks) <= longest]
         values: dict[str, float | None] = dict.fromkeys(self.headings)
         if not possible:
-            return {"values": values, "documents": {}}
+            return {"values": values, "documents": {}, "settings": self.settings}
         found = context_losses(model, documents, possible, targets=self.targets, blocks=self.blocks)
         values |= {str(context): finite(found.perplexity(context)) for context in possible}
         first, last = values[str(self.trained)], values[str(self.contexts[-1])]
         values["stretch"] = last / first if first and last else None
         nats = {str(context): [round(each, DIGITS) for each in found.of(context)] for context in possible}
-        return {"values": values, "documents": nats}
+        return {"values": values, "documents": nats, "settings": self.settings}
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,10 @@ class Blimp(Figures):
     def headings(self) -> Mapping[str, str]:
         return {**ISLANDS, ISLAND: "overall island", OVERALL: "overall BLiMP"}
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"limit": self.limit}
+
     def require_ready(self) -> None:
         require(
             Path(self.path).is_dir(),
@@ -119,11 +131,8 @@ class Blimp(Figures):
     def measure(self, run: Run) -> dict[str, Any]:
         model, task = parts(run)
         if Path(task.settings.data) != Path(self.data):
-            return {"values": dict.fromkeys(self.headings)}
+            return {"values": dict.fromkeys(self.headings), "settings": self.settings}
         found = score_blimp_directly(model, task.corpus.tokenizer, read_blimp(self.path), self.limit)
         values = {name: found.accuracies.get(name) for name in ISLANDS}
-        return {"values": {**values, ISLAND: found.islands, OVERALL: found.overall}, **found.to_dict()}
-
-
-def finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+        summary = {**values, ISLAND: found.islands, OVERALL: found.overall}
+        return {"values": summary, "settings": self.settings, **found.to_dict()}

@@ -50,13 +50,20 @@ class Figures(Measure):
     @abstractmethod
     def headings(self) -> Mapping[str, str]: ...
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the figures depend on besides the run; kept beside them."""
+        return {}
+
     def value(self, entry: Mapping[str, Any], figure: str) -> float | None:
         """One figure of a recorded run; None where there is none."""
         kept = self.of(entry) or {}
         return kept.get("values", {}).get(figure)
 
     def fits(self, kept: Any) -> bool:
-        return isinstance(kept, Mapping) and set(self.headings) <= set(kept.get("values", {}))
+        if not isinstance(kept, Mapping) or not set(self.headings) <= set(kept.get("values", {})):
+            return False
+        return kept.get("settings", {}) == self.settings
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,7 @@ class Splits(Measure):
 
 @dataclass(frozen=True)
 class Curve(Measure):
-    """A metric on fresh iid sequences after so many training sequences, as metrics.jsonl has it.
+    """A metric on the split that is watched in training (iid, or `val` of a text), as metrics.jsonl has it.
 
     ``lower_is_better``: for a metric such as a loss, which then has no goal.
     """
@@ -93,6 +100,11 @@ class Curve(Measure):
     metric: str = "accuracy"
     lower_is_better: bool = False
     name = "curve"
+
+    @property
+    def label(self) -> str:
+        """What an axis says of it."""
+        return f"{'validation' if self.lower_is_better else 'iid'} {self.metric}"  # a text is limited, worlds are not
 
     def fits(self, kept: Any) -> bool:
         return isinstance(kept, list) and all(self.metric in point for point in kept)

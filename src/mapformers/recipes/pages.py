@@ -110,7 +110,7 @@ def recipe_page(recipe: Recipe, record: Mapping[str, Any]) -> str:
     ]
     for view in page_views(recipe):
         parts += [titled(table) for table in view.tables(recipe, record)]
-        for file in view.figures(recipe, record):
+        for file in view.plots(recipe, record):
             parts.append(f"![{recipe.name}: {view.caption}](../images/{file})")
     if recipe.claims:
         parts += ["## Claims", claims_table(recipe, record).render("markdown")]
@@ -141,7 +141,8 @@ def seeds_table(recipe: Recipe, record: Mapping[str, Any]) -> Table:
     """Every run: its splits, the best on the way, after how many sequences it first was at the goal, and its cost."""
     curve = recipe.curve
     headings = ["row", "world", "seed", *recipe.splits.values()]
-    headings += ["best on the way", f"sequences to {GOAL:g}"] if curve else []
+    if curve is not None:
+        headings += ["best on the way"] if curve.lower_is_better else ["best on the way", f"sequences to {GOAL:g}"]
     headings.append("core-minutes")
     rows = []
     for run in record["runs"]:
@@ -153,11 +154,13 @@ def seeds_table(recipe: Recipe, record: Mapping[str, Any]) -> Table:
     return Table("Every run", headings, rows, notes=footnotes([row[0] for row in rows]))
 
 
-def on_the_way(points: Sequence[tuple[float, float]], lower_is_better: bool = False) -> tuple[str, str]:
-    """The best that was measured while training, and after how many sequences it first was at the goal."""
+def on_the_way(points: Sequence[tuple[float, float]], lower_is_better: bool = False) -> tuple[str, ...]:
+    """The best that was measured while training, and where there is a goal, after how many sequences it was reached."""
     best = min if lower_is_better else max
-    reached = next((f"{sequences:,}" for sequences, value in points if value >= GOAL and not lower_is_better), "–")
-    return (f"{best(value for _, value in points):.4f}" if points else "–"), reached
+    found = f"{best(value for _, value in points):.4f}" if points else "–"
+    if lower_is_better:
+        return (found,)
+    return found, next((f"{sequences:,}" for sequences, value in points if value >= GOAL), "–")
 
 
 def settings_table(recipe: Recipe, record: Mapping[str, Any]) -> Table:

@@ -144,7 +144,7 @@ def with_players_of(recipe: Recipe, record: Record, world: str) -> Record:
     if _players_measured_in(record, world) == measured_in:
         return record
     found = scores_of_players(recipe, world, sequences)
-    figures = {name: {split: _finite(metric) for split, metric in scores.items()} for name, scores in found.items()}
+    figures = {name: {split: finite(metric) for split, metric in scores.items()} for name, scores in found.items()}
     cases = {split: metric.count for scores in found.values() for split, metric in scores.items()}
     scores = {**record.get("players", {}), world: figures}
     return {
@@ -183,7 +183,8 @@ def scores_of_players(recipe: Recipe, world: str, n_sequences: int) -> dict[str,
         return {name: {split: score(name, split) for split in recipe.splits} for name in players.names(task)}
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """The value, or None where JSON has no word for it."""
     return float(value) if math.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""Learning curves: a metric on fresh iid sequences over the sequences trained on, a panel per row, a line per seed."""
+"""Learning curves: a metric over the sequences trained on, a panel per row, a line per seed."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from mapformers.reports.style import SOFT, colour_of, figure_file
 Curve = Sequence[tuple[float, float]]  # (sequences, value)
 
 
-def draw_curves(panels: Mapping[str, Mapping[int, Curve]], path: Path, goal: float | None, metric: str) -> None:
+def draw_curves(panels: Mapping[str, Mapping[int, Curve]], path: Path, goal: float | None, ylabel: str) -> None:
     """``panels``: row -> seed -> curve. Written to ``path`` (PNG), the goal, if any, as a dashed line.
 
     A share, for which there is a goal, is drawn from 0 to 1; anything else over the values it takes.
@@ -31,7 +31,7 @@ def draw_curves(panels: Mapping[str, Mapping[int, Curve]], path: Path, goal: flo
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
         for axes in grid[:, 0]:
-            axes.set_ylabel(f"iid {metric}")
+            axes.set_ylabel(ylabel)
         for index, axes in enumerate(grid.flat[: len(panels)]):
             if index + columns >= len(panels):
                 axes.set_xlabel("thousand sequences")

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from mapformers.errors import UserError
 from mapformers.runs.checkout import commit
 from mapformers.runs.config import RunConfig
-from mapformers.runs.sources import library_hash, sources_hash, sources_of
+from mapformers.runs.sources import PACKAGE, library_hash, sources_hash, sources_of
 
 __all__ = ["Freshness", "command", "commit", "freshness", "is_stale", "provenance", "sources_hash", "sources_of"]
 
@@ -36,7 +36,7 @@ def provenance(hardware: Mapping[str, Any], config: RunConfig | None = None) -> 
     except metadata.PackageNotFoundError:
         versions["mapformers"] = "not installed"
     return {
-        "command": command(sys.argv[1:]),
+        "command": typed(),
         "commit": commit(),
         "sources": None if config is None else sources_hash(config),
         "versions": {"python": platform.python_version(), **versions},
@@ -51,6 +51,13 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def typed() -> str:
+    """The command that was typed; of a Python program that is not ours, its name alone."""
+    program = Path(sys.argv[0])
+    own = program.stem == "mapformers" or program.resolve().is_relative_to(PACKAGE)
+    return command(sys.argv[1:]) if own else f"python {program.name}"
 
 
 def command(args: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ class BarView(View):
             return "by row and split"
         return f"{self.split} by {'row' if self.over is None else self.over}"
 
-    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+    def plots(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
         panels: dict[str, dict[str, dict[str, Bar]]] = {}
         for panel, place, series, bar in self._bars(recipe, record):
             panels.setdefault(panel, {}).setdefault(place, {})[series] = bar
@@ -80,7 +80,7 @@ class LineView(View):
     def caption(self) -> str:
         return f"{self.split} over {self.over}"
 
-    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+    def plots(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
         require(self.over in recipe.sweep, f"Recipe {recipe.name!r} sweeps no {self.over!r}.")
         found = [each for each in in_order(recipe, record) if each.split == self.split]
 
@@ -116,7 +116,7 @@ class AlongWorlds(View):
     def caption(self) -> str:
         return f"{self.split} over {self.number}"
 
-    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+    def plots(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
         number_of = {world: number for number, world in self.worlds.items()}
         found = [each for each in in_order(recipe, record) if each.split == self.split and each.world in number_of]
 

@@ -27,7 +27,7 @@ class CurveView(View):
     def caption(self) -> str:
         return "how fast each line learned" if self.together else "how each run learned"
 
-    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+    def plots(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
         if recipe.curve is None or not lines_run(recipe, record):
             return {}
         if self.together:
@@ -47,7 +47,7 @@ class CurveView(View):
         def draw(path: Path) -> None:
             from mapformers.reports.learning_curves import draw_curves  # a second, for those who draw
 
-            draw_curves(panels, path, self.goal, curve.metric)
+            draw_curves(panels, path, self.goal, curve.label)
 
         return draw
 
@@ -62,9 +62,7 @@ class CurveView(View):
                 }
                 for world in recipe.worlds
             }
-            held_out = "validation" if curve.lower_is_better else "iid"  # a text is limited, worlds are not
-            ylabel = f"{held_out} {curve.metric}"
-            frame = Frame("training sequences", ylabel, log=True, markers=False, goal=self.goal)
+            frame = Frame("training sequences", curve.label, log=True, markers=False, goal=self.goal)
             draw_series(panels, path, frame)
 
         return draw

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mapformers.evaluation.significance import Difference, paired, welch
+from mapformers.evaluation.significance import Difference, mean_losses, p_text, paired, welch
 from mapformers.recipes.measures import Figures, Measure
 from mapformers.recipes.recipe import Recipe
 from mapformers.recipes.record import lines_run, runs_of
@@ -78,7 +78,7 @@ class DifferenceView(View):
 
     def _mean_losses(self, runs: Runs) -> list[float]:
         kept = [self.pairs.of(run) for run in runs]
-        return [sum(column) / len(column) for column in zip(*kept)] if all(kept) else []
+        return mean_losses(kept) if all(kept) else []
 
 
 def percent(value: float) -> str:
@@ -87,7 +87,3 @@ def percent(value: float) -> str:
 
 def with_interval(found: Difference) -> str:
     return f"{percent(found.mean)} ({100 * found.low:+.2f} to {100 * found.high:+.2f})"
-
-
-def p_text(p: float) -> str:
-    return "< 0.0001" if p < 1e-4 else f"{p:.4f}"

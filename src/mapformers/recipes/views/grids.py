@@ -40,7 +40,7 @@ class GridView(View):
         headings = [f"{self.grid.rows} \\ {self.grid.columns}", *map(str, self.grid.column_values)]
         return Table(f"{title}: {metric_of(self.grid, runs)}", headings, rows, notes=footnotes([title]))
 
-    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+    def plots(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
         found = measured(self.grid, recipe, record)
         several = len(recipe.worlds) > 1
         panels = {
@@ -89,7 +89,7 @@ class SliceView(View):
     def caption(self) -> str:
         return f"{metric_prefix(self.grid)}by {self.along} at {self.held} {self.at}"
 
-    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+    def plots(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
         found = measured(self.grid, recipe, record)
 
         def draw(path: Path) -> None:

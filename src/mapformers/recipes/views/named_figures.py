@@ -79,7 +79,7 @@ class AlongFigures(View):
     def caption(self) -> str:
         return f"{self.ylabel} over {self.number}"
 
-    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+    def plots(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
         names = [name for name in self.measure.headings if name.isdigit()]
         panels: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
         for world in recipe.worlds:

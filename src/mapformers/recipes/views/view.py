@@ -19,7 +19,7 @@ class View(ABC):
     def tables(self, recipe: Recipe, record: Mapping[str, Any]) -> list[Table]:
         return []
 
-    def figures(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
+    def plots(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
         return {}
 
     @property
