@@ -92,8 +92,8 @@ class Mamba(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        d_state: Numbers of state per channel, N.
-        expand: Channels over d_model, E.
+        d_state: State size of a channel, N.
+        expand: Expansion factor: the layer has E = expand · d_model channels.
         conv: A causal convolution over the last few tokens before anything is read from them.
         conv_size: Tokens that the convolution sees.
         dt_rank: Numbers from which the steps Δ of all channels are made (None: d_model/16, rounded up).
@@ -136,8 +136,8 @@ class Mamba2(Mixer):
         head_dim: Size of a head (None: d_model / n_heads).
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
-        d_state: Numbers of state per channel, N.
-        expand: Channels over d_model, E.
+        d_state: State size of a channel, N.
+        expand: Expansion factor: the layer has E = expand · d_model channels.
         channels_per_head: Channels of a head, which share a step Δ and a decay, P (None: so many that there are expand × n_heads heads).
         conv: A causal convolution over the last few tokens of x, B and C.
         conv_size: Tokens that the convolution sees.
@@ -171,7 +171,7 @@ class MAmPa(Mixer):
         n_layers: How many layers add to the same residual stream: what is added starts smaller the more there are.
         causal: False: a token also sees later ones, where the layer can.
         d_state: Numbers of state per channel, N; two for each rotation.
-        expand: Channels over d_model, E.
+        expand: Expansion factor: the layer has E = expand · d_model channels.
         conv: A causal convolution over the last few tokens before anything is read from them.
         conv_size: Tokens that the convolution sees.
         dt_rank: Numbers from which the steps Δ of all channels are made (None: d_model/16, rounded up).
@@ -227,14 +227,14 @@ class MapEM(Mixer):
         base: Steps after which the slowest block closes its circle at the start.
         learn_omega: ω is learned, as in the paper; without it ω stays as it starts.
         rank: Dimensions of the inner movement Δ_in.
-        path_start: random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base. rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's ladder of rope_base, dealt round the inner dimensions; omega_max and base are not used then.
-        rope_base: With path_start=rope: slowest period over 2π at the start, in tokens.
+        path_start: random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base. rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's ladder of rope_base, whose blocks go to the inner dimensions in turn; omega_max and base are not used then.
+        rope_base: With path_start=rope: the base of RoPE's frequencies at the start, ω_i = rope_base^(−i/n_b).
         attend: What is compared: observation and structure (os), structure alone (s), observation alone (o), or the two by gates that every token learns to set (gated).
         origins: q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7).
         origin_std: Spread of the origins at the start (None: 0.4 with os, 0.8 with s).
-        qk_scale: W_q and W_k at a copying start, over N(0, 1/n_in).
+        qk_scale: W_q and W_k of a copying start are this times N(0, 1/n_in).
         learn_sharpness: Whether each head learns a factor on the product of its attentions, without regard to length.
-        project_position: A learned projection C of the position before it is compared (eq. EM_SSM).
+        project_position: A learned projection C of the position before it is compared (A.4).
     """
     def __init__(
         self,
@@ -287,9 +287,9 @@ class MapEMNC(Mixer):
         attend: What is compared: observation and structure (os), structure alone (s), observation alone (o), or the two by gates that every token learns to set (gated).
         origins: q₀ᵖ and k₀ᵖ: two parameters that start equal or independent, or a single shared one (A.7).
         origin_std: Spread of the origins at the start (None: 0.4 with os, 0.8 with s).
-        qk_scale: W_q and W_k at a copying start, over N(0, 1/n_in).
+        qk_scale: W_q and W_k of a copying start are this times N(0, 1/n_in).
         learn_sharpness: Whether each head learns a factor on the product of its attentions, without regard to length.
-        project_position: A learned projection C of the position before it is compared (eq. EM_SSM).
+        project_position: A learned projection C of the position before it is compared (A.4).
     """
     def __init__(
         self,
@@ -339,8 +339,8 @@ class MapWM(Mixer):
         base: Steps after which the slowest block closes its circle at the start.
         learn_omega: ω is learned, as in the paper; without it ω stays as it starts.
         rank: Dimensions of the inner movement Δ_in.
-        path_start: random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base. rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's ladder of rope_base, dealt round the inner dimensions; omega_max and base are not used then.
-        rope_base: With path_start=rope: slowest period over 2π at the start, in tokens.
+        path_start: random: W_in is drawn at random, and each inner dimension has its own ladder of ω from omega_max to 2π/base. rope: the layer starts as RoPE, and the path departs from there: W_in = 0, every token moves by 1, and ω is RoPE's ladder of rope_base, whose blocks go to the inner dimensions in turn; omega_max and base are not used then.
+        rope_base: With path_start=rope: the base of RoPE's frequencies at the start, ω_i = rope_base^(−i/n_b).
         decay: Whether what lies far along the path also fades, each rotation block at a learned rate.
         softmax: Softmax over the keys; without it attention is linear, Σ_j ⟨q_i, R k_j⟩ v_j, which is the rotation SSM (A.5).
     """
@@ -496,7 +496,7 @@ class RoPE(Mixer):
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
         self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
-        rope_base: Slowest period over 2π, in tokens.
+        rope_base: Base of the frequencies: ω_i = rope_base^(−i/n_b).
     """
     def __init__(
         self,
@@ -579,7 +579,7 @@ class TAPE(nn.Module):
         typical_length: The number of keys at which length_scaling changes nothing at the start: s starts at 1/log(typical_length).
         init: copying: a head starts by copying what it sees, from all tokens equally; ordinary: all weights N(0, 1/n_in).
         self_key: A query attends to its own token too; without it to strictly earlier ones (a departure from the paper).
-        rope_base: Slowest period over 2π, in tokens.
+        rope_base: Base of the frequencies: ω_i = rope_base^(−i/n_b).
     """
     def __init__(
         self,
