@@ -25,7 +25,7 @@ class Overview:
     """Shows a queue: done, running with their score, waiting, failed, time left.
 
     ``expected``  seconds that cells should take, as far as the record tells.
-    ``parallel``     how many cells run at a time; None where a cluster decides.
+    ``parallel``  how many cells run at a time; None where a cluster decides.
     """
 
     def __init__(self, queue: Queue, console: Console, expected: Mapping[Work, float], parallel: int | None):

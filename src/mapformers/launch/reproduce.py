@@ -46,7 +46,7 @@ class Where:
     def __post_init__(self) -> None:
         require(self.cluster == "slurm" or not self.slurm, "--slurm gives options to Slurm; add --cluster slurm.")
 
-    def place(self) -> Executor:
+    def executor(self) -> Executor:
         if self.cluster is None:
             return Processes(self.jobs or 1)
         return Jobs(self.cluster, (self.runs / ".submitit").resolve(), self.jobs, self.slurm or {})
@@ -104,7 +104,7 @@ def run_plans(plans: Sequence[Plan], where: Where, keep_old: bool, console: Cons
             folder = cell_folder(where.runs, cell, plan.scale, keep_old)
             todo[Work(cell, plan.scale, folder, where.threads, keep_old)] = plan
     _require_nobody_else(list(todo), where)
-    place = where.place()
+    executor = where.executor()
     for plan in plans:
         _record_players(plan, console)
         _record_shared(plan)
@@ -120,7 +120,7 @@ def run_plans(plans: Sequence[Plan], where: Where, keep_old: bool, console: Cons
     expected = {work: seconds[0] for work, seconds in known.items() if seconds is not None}
     parallel = where.jobs or (None if where.cluster == "slurm" else 1)
     with Overview(queue, console, expected, parallel) as overview:
-        run_queue(queue, place, keep, overview.say, overview.refresh)
+        run_queue(queue, executor, keep, overview.say, overview.refresh)
     require(not queue.failed, _failures(queue.failed, len(todo), where.runs))
     return [update_record(plan.file, dict, empty_record(plan.recipe, plan.scale)) for plan in plans]
 
