@@ -29,7 +29,7 @@ FAMILY = register_recipe(
         name="family",
         task="family-tree",
         worlds={FRESH: {"trees": "fresh"}, FIXED: {"trees": "fixed"}},
-        at_cpu={world: {"sequences": 20_000} for world in (FRESH, FIXED)},
+        at_cpu={world: {"sequences": 18_000} for world in (FRESH, FIXED)},
         rows=(
             Row("RoPE", "rope", at_cpu=rate(1e-3)),
             Row("MapWM", "mapwm"),

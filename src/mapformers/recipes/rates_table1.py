@@ -11,7 +11,7 @@ from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.paper_tables import IID, TURNS
 from mapformers.recipes.rates_table2 import RATES
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
-from mapformers.recipes.table1 import TABLE1, WORLD
+from mapformers.recipes.table1 import TABLE1, TWICE, WORLD
 from mapformers.recipes.views import TableView
 
 WHOLE = f"{WORLD} (whole budget)"
@@ -24,7 +24,11 @@ RATES_TABLE1 = register_recipe(
         worlds={WHOLE: {}, WORLD: {}},
         at_cpu={WORLD: {"sequences": 8_000}},
         rows=(
-            *(replace(row, worlds=(WHOLE, WORLD) if row.label in RUN_AGAIN else (WORLD,)) for row in TABLE1.rows),
+            *(
+                replace(row, worlds=(WHOLE, WORLD) if row.label in RUN_AGAIN else (WORLD,))
+                for row in TABLE1.rows
+                if row.label != TWICE
+            ),
             Row("MapWM, ω_max 2π", "mapwm", TURNS, worlds=(WORLD,)),
         ),
         seeds=(100,),

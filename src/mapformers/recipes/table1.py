@@ -18,6 +18,11 @@ PRINTED = {
     "MapEM-os": figures(1.00, 1.00, 1.00),
 }
 INTEGRATE = ("MapWM", "MapEM-os", "CoPE", "PathAtt")
+TWICE = "MapEM-os, twice the budget"  # on the seed that finds the gate last
+LATE = (
+    "The budget ends early: 32,000 sequences, where the paper has 100,000. Runs differ in when they find the gate, and "
+    "late ones are still learning at the end (the curves below)."
+)
 
 TABLE1 = register_recipe(
     Recipe(
@@ -33,13 +38,14 @@ TABLE1 = register_recipe(
             Row("PathAtt", "path", at_cpu=rate(3e-3)),
             Row("MapWM", "mapwm", at_cpu=rate(1e-3)),
             Row("MapEM-os", "mapem", {"attend": "os"}, at_cpu=rate(1e-3)),
+            Row(TWICE, "mapem", {"attend": "os"}, at_cpu={**rate(1e-3), "sequences": 64_000}, seeds={WORLD: (2,)}),
         ),
         measures=(Splits(THREE, also=("exact_match", "free_accuracy")), Curve()),
         views=(TableView(), BarView(), CurveView()),
         paper=paper_figures(PRINTED, [(WORLD, split) for split in THREE]),
         claims=(
             *(
-                Claim(f"{row} copies at least 0.99 in order.", At(row, WORLD, IID), at_least=0.99)
+                Claim(f"{row} copies at least 0.99 in order.", At(row, WORLD, IID), at_least=0.99, finding=LATE)
                 for row in (*INTEGRATE, "RoPE", "TAPE")
             ),
             *(
@@ -47,6 +53,7 @@ TABLE1 = register_recipe(
                     f"{row} copies at least 0.99 with {much} the blanks of training.",
                     At(row, WORLD, split),
                     at_least=0.99,
+                    finding=LATE,
                 )
                 for row in INTEGRATE
                 for split, much in ((DENSE, "half"), (SPARSE, "twice"))

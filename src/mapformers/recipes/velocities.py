@@ -14,7 +14,7 @@ VELOCITIES = register_recipe(
         name="velocities",
         task="navigation",
         worlds={"2D": {"dims": 2}},
-        at_cpu={"2D": {"sequences": 20_000}},
+        at_cpu={"2D": {"sequences": 14_000}},
         seeds=(100, 101, 102),
         rows=(
             Row("MapWM-r2, ω_max 1", "mapwm", {"omega_max": 1.0}),
