@@ -186,6 +186,14 @@ def recipe_records(root: Path) -> dict[str, dict[str, Any]]:
     return {name: read_record(file) for name, file in files.items() if file.exists()}
 
 
+def not_run(names: Sequence[str]) -> str:
+    """Which recipes have no results, and the commands that give them some."""
+    return (
+        f"Not run yet: {', '.join(names)}. For example, `mapformers reproduce {names[0]} --jobs 2` runs {names[0]} on two "
+        "cores, continues after a stop, and `mapformers report --write` puts its table here."
+    )
+
+
 def results_page(recipes: Mapping[str, Mapping[str, Any]], benchmarks: Mapping[str, Mapping[str, Any]]) -> str:
     """docs/results.md: the tables of the paper in its order, then ours, what only chooses settings, and benchmarks."""
     whole = {name: with_added_rows(RECIPES[name], record["runs"]) for name, record in recipes.items()}
@@ -198,7 +206,7 @@ def results_page(recipes: Mapping[str, Mapping[str, Any]], benchmarks: Mapping[s
         *(recipe_section(whole[name], recipes[name]) for name in tables),
         "## To choose settings" if choosing else "",
         "\n".join(recipe_line(whole[name], recipes[name]) for name in choosing),
-        f"Not run yet: {', '.join(missing)}." if missing else "",
+        not_run(missing) if missing else "",
         *(benchmark_section(name, record) for name, record in benchmarks.items()),
     )
 
