@@ -64,7 +64,8 @@ def test_the_page_of_results_is_short():
     tables = {section.splitlines()[0]: section.count("|---") for section in page.split("\n## ")[1:]}
     assert tables.pop("To choose settings") == 0
     assert len(tables) > 10 and set(tables.values()) == {1}
-    assert "mapformers reproduce" not in page and not re.search(r"torch \d", page)
+    assert page.count("mapformers reproduce") <= 1  # how to run what is not here yet
+    assert not re.search(r"torch \d", page)
 
 
 def test_no_page_names_a_folder_of_a_machine():

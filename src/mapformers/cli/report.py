@@ -189,8 +189,8 @@ def recipe_records(root: Path) -> dict[str, dict[str, Any]]:
 def not_run(names: Sequence[str]) -> str:
     """Which recipes have no results, and the commands that give them some."""
     return (
-        f"Not run yet: {', '.join(names)}. For example, `mapformers reproduce {names[0]} --jobs 2` runs {names[0]} on two "
-        "cores, continues after a stop, and `mapformers report --write` puts its table here."
+        f"Not run yet: {', '.join(names)}. `mapformers reproduce {names[0]} --jobs 2` runs the first on two cores and "
+        "continues after a stop; `mapformers report --write` then puts its table here."
     )
 
 
