@@ -47,7 +47,7 @@ def test_the_browser_sees_what_the_model_computes(chromium, grid):
     with page_at(chromium, grid.url) as page:
         press(page, "ArrowRight ArrowUp ArrowUp ArrowLeft")
         told = state(page, "({tokens: e.walk.tokens(), logits: e.seen.map((s) => s.logits)})")
-    for model, logits in zip(grid.explorer.loaded_runs.models, told["logits"]):
+    for model, logits in zip(grid.explorer.loaded.models, told["logits"]):
         with torch.no_grad():
             assert torch.allclose(model(torch.tensor([told["tokens"]]))[0], torch.tensor(logits), atol=2e-4)
 

@@ -21,6 +21,7 @@ SMALL = (
 TWICE = """
 import sys
 from mapformers.cli.main import main
+sys.argv[0] = "mapformers"
 line = ["train", "--task", "graph", "--model", "mapwm", "--scale", "smoke", "--world", sys.argv[1], *sys.argv[3:]]
 assert main([*line, "--out", sys.argv[2]]) == 0
 assert main(["train", "--resume", "--overwrite", "--out", sys.argv[2]]) == 2

@@ -47,7 +47,7 @@ def kept(tmp_path_factory):
 @pytest.fixture(scope="module")
 def processes():
     """The process that has today's sources serves one test after another."""
-    with contextlib.closing(confirm.Processes(most=2)) as shared:
+    with contextlib.closing(confirm.ProcessPool(most=2)) as shared:
         yield shared
 
 
@@ -167,7 +167,7 @@ def test_a_process_is_used_again_for_the_same_sources_until_a_run_has_a_fault(tm
     script.write_text(ANSWERS)
     monkeypatch.setattr(confirm.first_steps, "__file__", str(script))
     old, now = tmp_path / "old", tmp_path / "now"
-    with contextlib.closing(confirm.Processes(most=2)) as processes:
+    with contextlib.closing(confirm.ProcessPool(most=2)) as processes:
 
         def process_of(source, config="right"):
             return processes.first_steps({"config": config}, source)["process"]

@@ -35,6 +35,7 @@ def test_recipes_that_choose_have_seeds_that_no_table_reports():
         "rates-ssm",
         "rates-lm",
         "ranks-table1",
+        "path-rates-table1",
         "start-lm",
         "velocities",
     }
