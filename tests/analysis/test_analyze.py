@@ -141,6 +141,8 @@ def test_a_report_without_the_model_says_why():
 def test_what_cannot_be_analysed_is_refused_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["analyze", str(tmp_path / "none")]) == 2
     assert "There is no folder" in capsys.readouterr().err
+    assert main(["analyze", str(tmp_path)]) == 2
+    assert "no config.json" in capsys.readouterr().err
 
 
 def test_logging_movements_and_keeping_snapshots_change_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

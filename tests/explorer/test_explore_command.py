@@ -36,6 +36,7 @@ def refused(capsys: pytest.CaptureFixture[str], *line: object) -> str:
 
 def test_wrong_input_is_one_sentence(folders, tmp_path, capsys):
     assert "There is no folder" in refused(capsys, tmp_path / "nowhere")
+    assert "is not a run folder" in refused(capsys, tmp_path)
     assert "different tokens" in refused(capsys, folders / "map", folders / "dyck")
     assert "ends in .html" in refused(capsys, folders / "map", "--export", tmp_path / "page.txt")
     assert "needs the folder" in refused(capsys)

@@ -232,6 +232,8 @@ def test_starting_where_a_run_is_leaves_every_file_untouched(finished):
 def test_resuming_where_no_run_is_writes_nothing(tmp_path):
     with pytest.raises(mf.UserError, match="There is no folder"):
         resume(tmp_path / "nothing", quiet())
+    with pytest.raises(mf.UserError, match="is not a run folder"):
+        resume(tmp_path, quiet())
     assert list(tmp_path.iterdir()) == []
 
 
