@@ -12,7 +12,7 @@ from mapformers.benchmarks.startup import Startup
 from mapformers.cli import bench, demo
 from mapformers.cli.main import main
 from mapformers.cli.rows import parse_seeds
-from mapformers.reports import map_figure
+from mapformers.reports import walk_figures
 from mapformers.seeding import generator
 from runs import TINY, command
 
@@ -143,5 +143,5 @@ def test_the_start_of_the_picture_is_where_the_walk_begins(edges, monkeypatch):
         def __getattr__(self, name):
             return lambda *args, **kwargs: None
 
-    map_figure._walk(Axes(), picture.truth, "")
+    walk_figures._walk(Axes(), picture.truth)
     assert marks["start"] == (0, 0) and marks["end"] == tuple(picture.truth[-1])

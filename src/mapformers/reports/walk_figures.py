@@ -1,6 +1,6 @@
 """Figures of walks on a grid: true and integrated, single units over places, attention when a walk comes back."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,9 @@ def draw_walks(data: Data, path: Path) -> None:
     with figure_file(path, 4.1 * (panels + 1), 4.1 if flat else 3.4, "pdf") as figure:
         *grid, last = figure.subplots(1, panels + 1)
         if flat:
-            limits = _limits(np.concatenate((truth, integrated)))
-            for axes, points, title in zip(
-                grid, (truth, integrated), ("where the walk goes", f"path-integrated\n{fits}")
-            ):
-                walk(axes, points)
-                axes.set(xlim=limits[0], ylim=limits[1], aspect="equal", xlabel="x (cells)", ylabel="y (cells)")
-                axes.set_title(title)
-            grid[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncol=2, frameon=False, fontsize=9)
+            two_walks(grid, truth, integrated)
+            grid[0].set_title("where the walk goes")
+            grid[1].set_title(f"path-integrated\n{fits}")
         else:
             for index, axes in enumerate(grid):
                 axes.plot(truth[:, index], color=COLOURS[4], lw=3, alpha=0.7, label="true")
@@ -49,7 +44,16 @@ def _errors(axes: Axes, data: Data) -> None:
     axes.set_xlim(left=0)
 
 
-def walk(axes: Axes, points: np.ndarray) -> None:
+def two_walks(panels: Sequence[Axes], truth: np.ndarray, integrated: np.ndarray) -> None:
+    """A walk as it is and as a model integrates it, drawn to one scale."""
+    limits = _limits(np.concatenate((truth, integrated)))
+    for axes, points in zip(panels, (truth, integrated), strict=True):
+        _walk(axes, points)
+        axes.set(xlim=limits[0], ylim=limits[1], aspect="equal", xlabel="x (cells)", ylabel="y (cells)")
+    panels[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncol=2, frameon=False, fontsize=9)
+
+
+def _walk(axes: Axes, points: np.ndarray) -> None:
     """A path coloured from its start (light) to its end (dark)."""
     colours = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 1, len(points)))
     for i in range(len(points) - 1):
@@ -59,7 +63,7 @@ def walk(axes: Axes, points: np.ndarray) -> None:
 
 
 def _limits(points: np.ndarray) -> list[tuple[float, float]]:
-    """Square limits around all points, so that both walks are drawn to one scale."""
+    """Square limits around all points."""
     centre = (points.max(axis=0) + points.min(axis=0)) / 2
     half = float((points.max(axis=0) - points.min(axis=0)).max()) / 2 * 1.1 + 0.5
     return [(float(c - half), float(c + half)) for c in centre]
