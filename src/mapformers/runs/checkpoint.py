@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from mapformers.errors import UserError
 from mapformers.files import flush_folder, sha256, write_atomically, write_json
 from mapformers.runs import moments
+from mapformers.runs.tensors import is_shard, without_shared_memory
 
 KEPT = 2  # checkpoints of a run
 FOREVER = 1e12  # seconds that no run takes
@@ -210,7 +211,7 @@ def load_optimizer(path: Path, optimizer: torch.optim.Optimizer, model: nn.Modul
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether this process holds parts of the parameters only (DTensors)."""
-    return any(moments.is_shard(parameter) for parameter in model.parameters())
+    return any(is_shard(parameter) for parameter in model.parameters())
 
 
 def _place(path: Path, name: str) -> Path:
@@ -296,16 +297,11 @@ def _is_of_step(facts: dict[str, Any], path: Path) -> bool:
 
 
 def _separate(state: dict[str, Any]) -> dict[str, Tensor]:
-    """Contiguous tensors, none of which shares memory with another, as tied weights do."""
-    kept: dict[str, Tensor] = {}
-    seen: set[int] = set()
+    """What safetensors asks for: contiguous tensors, none of which shares memory with another."""
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor):
             raise UserError(f"{name} of the model's state is no tensor; only tensors are saved, so make it a buffer.")
-        storage = tensor.untyped_storage().data_ptr()
-        kept[name] = tensor.clone() if storage in seen else tensor.contiguous()
-        seen.add(storage)
-    return kept
+    return {name: tensor.contiguous() for name, tensor in without_shared_memory(state).items()}
 
 
 def _cause(error: Exception) -> str:

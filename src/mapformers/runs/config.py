@@ -293,11 +293,5 @@ def _compose_model(
     assert layers is not None
     sizes = {key: value for key, value in suggested.items() if key in SIZES}
     stack = [layer_spec(spec) for spec in layers]
-    own = [(layer, {**suggested_options(layer, suggested), **options}) for layer, options in stack]
+    own = [(layer, {**_those_of(LAYERS[layer].options, suggested), **options}) for layer, options in stack]
     return model_config(vocab_size=task.vocab_size, layers=own, **{**sizes, **given})
-
-
-def suggested_options(layer: str, suggestions: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a task's suggestions that are options of one layer."""
-    known = fields_of(LAYERS[layer].options)
-    return {key: value for key, value in suggestions.items() if key in known}

@@ -10,11 +10,12 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from mapformers.runs.tensors import is_shard as is_shard  # for training, which asks for it here
+from mapformers.runs.tensors import kind_of, local
+
 MEAN, MEAN_SQUARE, STEP = "exp_avg", "exp_avg_sq", "step"
 # What a file that is no safetensors (a pickle, say) can end in.
 UNREADABLE = (OSError, SafetensorError, LookupError, TypeError, ValueError, OverflowError)
-
-
 LAST_COUNTED = 2**24  # float32, in which AdamW counts steps, has no next whole number after it
 
 
@@ -69,9 +70,8 @@ def restore(
 def _check(name: str, entry: Mapping[str, Tensor], parameter: nn.Parameter, step: int) -> None:
     for key in (MEAN, MEAN_SQUARE):
         value = entry[key]
-        if value.shape != parameter.shape or value.dtype != parameter.dtype:
-            kept, wanted = _kind(value), _kind(parameter)
-            raise Unfit(f"{name}.{key} is {kept}, but the parameter is {wanted}")
+        if kind_of(value) != kind_of(parameter):
+            raise Unfit(f"{name}.{key} is {kind_of(value)}, but the parameter is {kind_of(parameter)}")
         if bool(local(value).isnan().any()):
             raise Unfit(f"{name}.{key} holds NaN")
     if bool((local(entry[MEAN_SQUARE]) < 0).any()):
@@ -79,21 +79,6 @@ def _check(name: str, entry: Mapping[str, Tensor], parameter: nn.Parameter, step
     taken = entry[STEP]
     if taken.shape != () or taken.dtype != torch.float32 or not (1 <= float(taken) <= step and float(taken) % 1 == 0):
         raise Unfit(f"{name}.{STEP} is no number of steps up to {step}")
-
-
-def is_shard(value: Tensor) -> bool:
-    """Whether a process holds only its part of a tensor (a DTensor, whose module takes a second to import)."""
-    return hasattr(value, "to_local")
-
-
-def local(value: Tensor) -> Tensor:
-    """This process's part of a sharded tensor; any other as it is."""
-    part: Tensor = value.to_local() if is_shard(value) else value  # type: ignore[attr-defined]
-    return part
-
-
-def _kind(value: Tensor) -> str:
-    return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
 
 
 def _names(optimizer: torch.optim.Optimizer, model: nn.Module) -> list[str]:

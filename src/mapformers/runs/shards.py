@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,17 +23,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from mapformers.files import errors_naming, flush_folder, sha256
 from mapformers.runs import moments
-from mapformers.runs.moments import UNREADABLE, Unfit, is_shard, local
-
-
-class Kind(NamedTuple):
-    """What a tensor is besides its numbers."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-
-    def __str__(self) -> str:
-        return f"{str(self.dtype).removeprefix('torch.')} of shape {tuple(self.shape)}"
+from mapformers.runs.moments import UNREADABLE, Unfit
+from mapformers.runs.tensors import Kind, is_shard, kind_of, without_shared_memory
 
 
 def write(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, str]:
@@ -42,7 +33,9 @@ def write(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, str]:
     Returns the SHA-256 of every file by its name, on every process.
     """
     with errors_naming(folder), _own_errors():
-        save(_separate(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+        save(
+            without_shared_memory(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True)
+        )
     own = {file.name: sha256(file) for file in folder.glob(f"shard-{dist.get_rank() + 1:05d}-*")}
     flush_folder(folder)
     return {name: checksum for part in everyone(own) for name, checksum in part.items()}
@@ -62,9 +55,8 @@ def read(place: Path, into: Mapping[str, Tensor]) -> None:
         for name in sorted(set(found) - set(into)):
             raise Unfit(f"{name} is no tensor of the model")
         for name, tensor in into.items():
-            wanted = Kind(tensor.shape, tensor.dtype)
-            if found[name] != wanted:
-                raise Unfit(f"{name} is {found[name]}, but the model's is {wanted}")
+            if found[name] != kind_of(tensor):
+                raise Unfit(f"{name} is {found[name]}, but the model's is {kind_of(tensor)}")
 
     agreed(check, sharded)
     _fill(into, place, sharded)
@@ -90,7 +82,7 @@ def read_moments(place: Path, model: nn.Module) -> dict[str, Tensor]:
             elif kind.shape == parameter.shape:
                 found[name] = torch.zeros_like(parameter, dtype=kind.dtype, requires_grad=False)
             else:
-                raise Unfit(f"{name} is {kind}, but the parameter is {Kind(parameter.shape, parameter.dtype)}")
+                raise Unfit(f"{name} is {kind}, but the parameter is {kind_of(parameter)}")
 
     agreed(prepare, sharded)
     _fill(found, place, sharded)
@@ -180,14 +172,3 @@ def _own_errors() -> Iterator[None]:
         yield
     except CheckpointException as error:
         raise next(iter(error.failures.values()))[0] from None
-
-
-def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """None shares memory with another, as tied weights do: safetensors refuses that."""
-    kept: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in tensors.items():
-        storage = local(tensor).untyped_storage().data_ptr()
-        kept[name] = tensor.clone() if storage in seen else tensor
-        seen.add(storage)
-    return kept
