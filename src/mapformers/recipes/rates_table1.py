@@ -15,7 +15,7 @@ from mapformers.recipes.table1 import TABLE1, TWICE, WORLD
 from mapformers.recipes.views import TableView
 
 WHOLE = f"{WORLD} (whole budget)"
-RUN_AGAIN = ("MapWM", "TAPE")
+RUN_AGAIN = ("MapWM", "TAPE", "PathAtt")
 
 RATES_TABLE1 = register_recipe(
     Recipe(
