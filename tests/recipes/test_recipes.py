@@ -128,11 +128,17 @@ def test_a_row_may_be_a_hybrid():
 
 def test_a_sweep_is_crossed_with_rows_worlds_and_seeds():
     recipe = replace(RECIPES["table2"], claims=(), sweep={"head_dim": (16, 32), "lr": (1e-3, 3e-3)})
-    cells = list(recipe.cells([recipe.row("MapWM-r2")], seeds=2))
+    cells = list(recipe.cells(["MapWM-r2"], seeds=2))
     assert len(cells) == len({cell.key for cell in cells}) == 2 * 2 * 4
     config = recipe.cell("MapWM-r2", "2D", 1, lr=3e-3, head_dim=32).config("cpu")
     assert (config.model.head_size, config.train.lr, config.seed) == (32, 3e-3, 1)
     assert recipe.lines()[:2] == ["MapEM-o, head_dim=16, lr=0.001", "MapEM-o, head_dim=16, lr=0.003"]
+    line = "MapEM-s, head_dim=16, lr=0.003"
+    chosen = [(cell.row.label, cell.sweep) for cell in recipe.cells([line, line], worlds=["2D"])]
+    assert chosen == [("MapEM-s", {"head_dim": 16, "lr": 0.003})]
+    assert [cell.key for cell in recipe.cells(["MapWM-r2", "MapWM-r2, head_dim=16, lr=0.001"], seeds=2)] == [
+        cell.key for cell in cells
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from mapformers.files import clear_file_errors
 from mapformers.launch.cluster import Cluster
 from mapformers.launch.plan import Plan, make_plan, plan_table
 from mapformers.launch.reproduce import Where, run_plans
-from mapformers.recipes import RECIPES, Recipe, Row
+from mapformers.recipes import RECIPES, Recipe
 from mapformers.recipes.pages import recipe_tables
 from mapformers.recipes.record import read_record, results_file, with_added_rows
 from mapformers.runs.config import Scale
@@ -42,7 +42,7 @@ class Arguments:
     seeds: tuple[str, ...] = ()
     """How many (3 is seeds 0 to 2), or which: 100-102, or 0,4,100. Unless given, seed 0, or those the recipe names."""
     rows: tuple[str, ...] = ()
-    """Rows by their label in the table (all unless given)."""
+    """Rows by their label in the table, or single lines of one that is swept, "MapWM, lr=0.001" (all unless given)."""
     row: Annotated[tuple[str, ...], tyro.conf.arg(metavar="'LABEL=MODEL [SETTING=VALUE ...]'")] = ()
     """Rows of your own; a hybrid's layers are joined by +, as in both=mapem+mapwm:rank=4 d_model=32."""
     worlds: tuple[str, ...] = ()
@@ -129,7 +129,6 @@ def not_ready(recipe: Recipe) -> str:
     return ""
 
 
-def rows_of(recipe: Recipe, labels: Sequence[str], given: Sequence[str]) -> list[Row]:
+def rows_of(recipe: Recipe, labels: Sequence[str], given: Sequence[str]) -> list[str]:
     """The rows that are named, or else all of the recipe's own; and those given with --row."""
-    old = [recipe.row(label) for label in labels] or [row for row in recipe.rows if not row.added]
-    return [*old, *(recipe.row(label) for label in given if label not in labels)]
+    return [*(labels or [row.label for row in recipe.rows if not row.added]), *given]

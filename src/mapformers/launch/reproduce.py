@@ -69,7 +69,7 @@ def reproduce(
 
     ``recipe``    a name, or a recipe with rows of your own (`Recipe.with_rows`).
     ``seeds``     how many, or which (those of the recipe unless given: 0 for most).
-    ``rows``      labels, and ``worlds`` names (all unless given).
+    ``rows``      labels or lines of the table, and ``worlds`` names (all unless given).
     ``jobs``      runs at a time, each in a process of its own.
     ``keep_old``  runs whose sources have changed since they were measured count as done.
 
@@ -82,8 +82,7 @@ def reproduce(
     known = "A worker knows a recipe by its name: register it in a file, and import that with mf.import_plugins."
     require(found.name in RECIPES, known)
     require(jobs >= 1, f"jobs must be at least 1, not {jobs}.")
-    chosen = None if rows is None else [found.row(label) for label in rows]
-    cells = list(found.cells(chosen, seeds, worlds))
+    cells = list(found.cells(rows, seeds, worlds))
     plan = make_plan(found, scale, results_file(Path(results), found.name, scale), cells, keep_old)
     return run_plans([plan], Where(Path(runs), jobs), keep_old, console or Console(stderr=True))[0]
 

@@ -219,21 +219,35 @@ class Recipe:
 
     def cells(
         self,
-        rows: Sequence[Row] | None = None,
+        rows: Sequence[str] | None = None,
         seeds: int | Sequence[int] | None = None,
         worlds: Sequence[str] | None = None,
     ) -> Iterator[Cell]:
-        """Every cell of some rows and worlds (all unless given), seed by seed; a number N of seeds is 0 to N-1."""
+        """Every cell of some rows and worlds (all unless given), seed by seed; a number N of seeds is 0 to N-1.
+
+        ``rows``  labels, or lines of the table, such as ``MapWM, lr=0.003``, where settings are swept.
+        """
         for world in worlds or ():
             self.require_world(world)
-        rows = self.rows if rows is None else rows
-        places = [(world, row) for world in worlds or self.worlds for row in rows if row.is_in(world)]
+        chosen = self._chosen([row.label for row in self.rows] if rows is None else rows)
+        places = [(world, self.row(label)) for world in worlds or self.worlds for label in chosen]
+        places = [(world, row) for world, row in places if row.is_in(world)]
         asked = range(seeds) if isinstance(seeds, int) else seeds
         own = [row.seeds.get(world, self.seeds) if asked is None else asked for world, row in places]
         for seed in dict.fromkeys(itertools.chain.from_iterable(own)):
             for (world, row), of_place in zip(places, own):
-                for sweep in self.swept() if seed in of_place else ():
+                for sweep in chosen[row.label] if seed in of_place else ():
                     yield Cell(self, row, world, seed, sweep)
+
+    def _chosen(self, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """Labels of rows with the swept settings that are meant by them: all of a row, or that of one line."""
+        lines = {line_label(row.label, sweep): (row.label, sweep) for row in self.rows for sweep in self.swept()}
+        chosen: dict[str, list[dict[str, Any]]] = {}
+        for name in names:
+            label, sweep = lines.get(name, (name, None))
+            found = chosen.setdefault(self.row(label).label, [])
+            found += [each for each in self.swept() if sweep in (None, each) and each not in found]
+        return chosen
 
     def swept(self) -> list[dict[str, Any]]:
         """Every combination of swept settings; a single empty one where nothing is swept."""
