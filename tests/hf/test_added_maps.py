@@ -1,10 +1,14 @@
 """A Llama with maps: bit for bit the model one had, then one that learns a path; generated from, saved, adapted."""
 
 import copy
+import gc
 import json
+import weakref
 
 import pytest
 import torch
+import transformers
+from packaging.version import Version
 from transformers import (
     AutoModelForCausalLM,
     DynamicCache,
@@ -153,16 +157,49 @@ def test_a_checkpoint_without_maps_loads_with_maps_that_do_nothing_yet(tmp_path)
     assert all(movement.omega.abs().min() > 0 for movement in find_movements(loaded))
 
 
-def test_gradient_checkpointing_gives_the_same_gradients():
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_gradient_checkpointing_gives_the_same_gradients(reentrant):
+    """Also of a loss of two calls, which are padded otherwise: layers are computed again after both."""
+    if Version(transformers.__version__) < Version("4.52"):
+        pytest.skip("before 4.52, transformers hands on no padding to layers that are computed again")
     plainly, again = with_maps().train(), with_maps().train()
-    again.gradient_checkpointing_enable({"use_reentrant": False})
-    for model in (plainly, again):
-        torch.manual_seed(0)
-        for movement in find_movements(model):
-            torch.nn.init.normal_(movement.w_in)
-        model(IDS, labels=IDS).loss.backward()
-    for one, other in zip(plainly.parameters(), again.parameters()):
-        assert torch.allclose(one.grad, other.grad, atol=1e-5)
+    again.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    masks = torch.ones_like(IDS), torch.ones_like(IDS)
+    masks[0][:, :4] = 0
+    for first, second in (masks, (masks[0], None), (None, masks[0])):
+        for model in (plainly, again):
+            model.zero_grad()
+            better = model(IDS, attention_mask=first, labels=IDS).loss
+            (better - 0.5 * model(IDS.flip(1), attention_mask=second, labels=IDS).loss).backward()
+        for one, other in zip(plainly.parameters(), again.parameters()):
+            assert torch.allclose(one.grad, other.grad, atol=1e-5)
+
+
+def test_it_can_be_copied_after_a_call_and_keeps_nothing_of_it():
+    model = with_maps().train()
+    output = model(IDS, labels=IDS)
+    output.loss.backward()
+    cache = weakref.ref(output.past_key_values)
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin(IDS).logits, model(IDS).logits)
+    with torch.no_grad():
+        for movement in find_movements(twin):
+            movement.w_in.mul_(2)
+    assert not torch.equal(twin(IDS).logits, model(IDS).logits), "the hooks of the copy are those of its own layers"
+    del output
+    gc.collect()
+    assert cache() is None
+    torch.optim.swa_utils.AveragedModel(model)
+
+
+def test_another_model_of_the_same_config_stays_as_it_is(tmp_path):
+    config = plain().config
+    mapped, left = LlamaForCausalLM(config), LlamaForCausalLM(config)
+    add_maps(mapped)
+    assert mapped.config.model_type == mapped.model.config.model_type == "llama-with-maps"
+    assert left.config.model_type == config.model_type == "llama" and not hasattr(config, "map_rank")
+    left.save_pretrained(tmp_path)
+    assert type(AutoModelForCausalLM.from_pretrained(tmp_path)) is LlamaForCausalLM
 
 
 def test_adapters_come_on_top(tmp_path):

@@ -1,5 +1,6 @@
 """`add_maps` turns a Llama, Mistral or Qwen2 that one already has into a MapFormer, in place."""
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from transformers import (
 from mapformers.errors import require
 from mapformers.files import read_json
 from mapformers.hf.hub import NamedByPackage, Package
-from mapformers.hf.turning import OTHER_CACHES, AddedPath, CallInputs, Turning, checked_cache, new_cache
+from mapformers.hf.turning import OTHER_CACHES, AddedPath, Calls, Turning, checked_cache, new_cache
 from mapformers.modules.mixer import LayerShape
 from mapformers.modules.movement import VelocityOptions, require_rank
 
@@ -37,12 +38,12 @@ class WithMaps(Package):
 
     def attach(self) -> None:
         """Give every attention layer a path, and the hooks that turn its queries and keys by it."""
-        reading = CallInputs(self.model)
+        calls = Calls(self.model)
         for layer in self.model.layers:
             attention = layer.self_attn
             with torch.device(attention.q_proj.weight.device):
                 attention.path = new_path(self.config)
-            Turning(attention, reading)
+            Turning(attention, calls)
         self._keep_in_fp32_modules_strict = {"path"}  # only now: transformers 4 looks for what is named before this
 
     @classmethod
@@ -141,18 +142,15 @@ def add_maps(
     settings = {"map_rank": rank, "map_omega_max": omega_max, "map_base": base, "map_learn_omega": learn_omega}
     require_rank(rank)
     VelocityOptions(omega_max, base, learn_omega)
-    config: Any = model.config  # all modules share it, so it is changed and not replaced
-    kept = config.__class__
+    plain = model.config
+    config: Any = copy.deepcopy(plain)  # another model may have been built from it
     config.__class__ = mapped.config_class
     for name, value in settings.items():
         setattr(config, name, value)
-    try:
-        new_path(config)
-    except ValueError:
-        config.__class__ = kept
-        for name in settings:
-            delattr(config, name)
-        raise
+    new_path(config)  # refuses settings that fit no path, before anything is changed
+    for module in model.modules():
+        if getattr(module, "config", None) is plain:
+            module.config = config
     model.__class__ = mapped
     model.attach()  # type: ignore[operator]
     return model

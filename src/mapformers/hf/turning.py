@@ -6,6 +6,7 @@ forward is bit for bit the one it was; the gradient on W_in is not zero, as W_ou
 """
 
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ OTHER_CACHES = (
     "A model with maps keeps where it stands in a MapCache: leave cache_implementation out, and start from "
     "past_key_values=None, an empty DynamicCache, or the cache that an earlier call returned."
 )
+CALL = "map_call"  # the name under which a `Call` goes through the model
 
 
 class MapCache(DynamicCache):
@@ -95,25 +97,39 @@ class AddedPath(PathIntegrator):
             return lie.angles(coordinate, self.w_out, self.omega, dtype=delta_in.dtype), coordinate
 
 
+@dataclass(frozen=True)
+class Call:
+    """What all layers must know of a call: its padding, and the cache that keeps their coordinates."""
+
+    padding: Tensor | None
+    cache: MapCache | None
+
+
 class Turning:
     """Hooks of one attention layer: before it, find θ; after its projections, turn what they give by θ."""
 
-    def __init__(self, attention: Any, reading: "CallInputs"):
-        self.attention, self.reading = attention, reading
+    def __init__(self, attention: Any, calls: "Calls"):
+        self.attention, self.calls = attention, calls
         self.theta: Tensor | None = None
         self.hooked: dict[str, tuple[nn.Module, Any]] = {}
         attention.register_forward_pre_hook(self.before, with_kwargs=True)
+        attention.register_forward_hook(self.after, always_call=True)
 
-    def before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         x = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
-        cache, index = self.reading.cache, self.attention.layer_idx
-        past = None if cache is None else cache.coordinates_of(index)
-        context = Context.of(x, padding_mask=self.reading.padding)
+        call, index = kwargs.pop(CALL, self.calls.checkpointed), self.attention.layer_idx
+        past = None if call.cache is None else call.cache.coordinates_of(index)
+        context = Context.of(x, padding_mask=call.padding)
         self.theta, trajectory = self.attention.path(x, None if past is None else past[:, -1], context)
-        if cache is not None:
-            cache.extend(index, trajectory)
+        if call.cache is not None:
+            call.cache.extend(index, trajectory)
         for name in ("q_proj", "k_proj"):
             self.follow(name)
+        return args, kwargs
+
+    def after(self, *_: Any) -> None:
+        """Keep no tensor of the call: with its graph, a model could not be copied."""
+        self.theta = None
 
     def follow(self, name: str) -> None:
         """Adapters (PEFT) put a module of their own in a projection's place: the turn comes after the new one."""
@@ -140,13 +156,17 @@ def turned(x: Tensor, theta: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
 
-class CallInputs:
-    """What all layers must know of a call: padding, and the cache, which must be one that keeps coordinates."""
+class Calls:
+    """Gives every layer what it must know of a call, as an argument that goes down through the model with the others.
+
+    So a layer that is computed again in the backward pass (gradient checkpointing) has what it had the first time,
+    whatever the model has read since. Before version 4.52, `transformers` hands on no such argument to layers that are
+    to be computed again: for them the last call is kept.
+    """
 
     def __init__(self, model: PreTrainedModel):
-        self.padding: Tensor | None = None
-        self.cache: MapCache | None = None
         self.model = model
+        self.checkpointed = Call(None, None)
         self.parameters = list(inspect.signature(model.forward).parameters)
         model.register_forward_pre_hook(self.before, with_kwargs=True)
 
@@ -155,15 +175,17 @@ class CallInputs:
         given = kwargs.get("input_ids") if kwargs.get("inputs_embeds") is None else kwargs["inputs_embeds"]
         require(isinstance(given, Tensor), "Give input_ids or inputs_embeds.")
         assert isinstance(given, Tensor)
-        self.padding = padding(kwargs.get("attention_mask"), given)
         cache, use_cache = kwargs.get("past_key_values"), kwargs.get("use_cache")
-        if self.model.training and self.model.is_gradient_checkpointing:  # layers will be read twice
+        read_twice = self.model.training and self.model.is_gradient_checkpointing
+        if read_twice:
             cache = kwargs["past_key_values"] = None
             use_cache = kwargs["use_cache"] = False
         if cache is None and (self.model.config.use_cache if use_cache is None else use_cache):
             cache = kwargs["past_key_values"] = new_cache(self.model.config)
-        self.cache = None if cache is None else checked_cache(cache)
-        return (), kwargs
+        call = Call(padding(kwargs.get("attention_mask"), given), None if cache is None else checked_cache(cache))
+        if read_twice:
+            self.checkpointed = call
+        return (), {**kwargs, CALL: call}
 
 
 def new_cache(config: Any) -> MapCache:
