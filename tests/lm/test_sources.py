@@ -9,6 +9,7 @@ import pytest
 
 from mapformers import UserError
 from mapformers.lm.documents import BrokenDocument, ReadOptions
+from mapformers.lm.preparation import passed_over_text
 from mapformers.lm.sources import find_source
 
 
@@ -28,8 +29,52 @@ def test_a_folder_is_read_in_the_order_of_its_names_with_compressed_files_and_co
     assert list(texts(find_source(str(tmp_path), suffixes=("py", ".MD")))) == ["a/b.py", "a/z.md"]
     assert source.name == tmp_path.name and str(tmp_path) not in source.fingerprint()
     before = source.fingerprint()
-    (tmp_path / "b.txt").write_text("bees")
+    (tmp_path / "b.txt").write_text("bed")  # as long as before
     assert find_source(str(tmp_path)).fingerprint() != before
+    assert source.passed_over == {".png": 1}
+
+
+def test_a_folder_says_which_files_it_passes_over_and_follows_links(tmp_path):
+    folder, elsewhere = tmp_path / "texts", tmp_path / "elsewhere"
+    for made in (folder, elsewhere):
+        made.mkdir()
+    (elsewhere / "linked.txt").write_text("linked")
+    (folder / "link").symlink_to(elsewhere)
+    (elsewhere / "loop").symlink_to(folder)
+    (folder / "part.0001.gz").write_bytes(gzip.compress(b"numbered"))
+    (folder / "c4.json.gz").write_bytes(gzip.compress(b'{"text": "rows"}\n{"text": "more rows"}\n'))
+    for name in ("package.json", "archive.tar.gz", "table.csv", "other.csv", "LICENSE"):
+        (folder / name).write_text('{"name": "x"}\n')
+    source = find_source(str(folder))
+    assert texts(source) == {
+        "c4.json.gz, line 1,": "rows",
+        "c4.json.gz, line 2,": "more rows",
+        "link/linked.txt": "linked",
+        "part.0001.gz": "numbered",
+    }
+    assert source.passed_over == {".csv": 2, ".json": 1, ".tar": 1, "no suffix": 1}
+    sentence = passed_over_text(source)
+    assert sentence.startswith("texts: 5 files are not taken for text (2 .csv, 1 "), sentence
+    assert sentence.endswith("; name --suffixes to take others.")
+    with pytest.raises(BrokenDocument, match="is not whole gzip"):
+        texts(find_source(str(folder), suffixes=(".gz",)))
+
+
+def test_json_is_taken_as_lines_of_it_or_refused(tmp_path):
+    (tmp_path / "rows.json").write_text('{"text": "one"}\n{"text": "two"}\n')
+    assert list(texts(find_source(str(tmp_path / "rows.json"))).values()) == ["one", "two"]
+    (tmp_path / "whole.json").write_text('[\n{"text": "one"}\n]\n')
+    with pytest.raises(UserError, match=r"whole\.json is not JSON lines, an object in each line; rename it to \.txt"):
+        find_source(str(tmp_path / "whole.json"))
+
+
+def test_lines_of_json_may_have_an_encoding_of_several_bytes(tmp_path):
+    (tmp_path / "wide.jsonl").write_text('{"text": "ein Ċ"}\n{"text": "zwei"}\n', "utf-16")
+    source = find_source(str(tmp_path), ReadOptions(encoding="utf-16"))
+    assert list(texts(source).values()) == ["ein Ċ", "zwei"]
+    (tmp_path / "wide.jsonl").write_bytes(b"\xff\xfe{\x00\x00\xd8")
+    with pytest.raises(BrokenDocument, match="is not text of its encoding"):
+        texts(source)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
@@ -60,6 +105,8 @@ BROKEN = {
     "spoilt.gz": (b"\x1f\x8b\x08\x00" + b"\xff" * 30, "spoilt.gz is not whole gzip"),
     "a.jsonl": (b'{"text": "x"}\n{"text": ', "a.jsonl, line 2, is not JSON (Expecting value at"),
     "list.jsonl": (b"[1]\n", "list.jsonl, line 1, has no text under 'text'; name another --field, or"),
+    "deep.jsonl": (b"[" * 99_999 + b"\n", "deep.jsonl, line 1, is JSON that Python does not read; repair it"),
+    "digits.jsonl": (b'{"text": ' + b"1" * 9_999 + b"}\n", "digits.jsonl, line 1, is JSON that Python does not read"),
     "half.jsonl": (b'{"text": "\\ud800"}\n', "half.jsonl, line 1, has half of a surrogate pair, which is no character"),
     "cut.jsonl.gz": (gzip.compress(b'{"text": "x"}\n' * 9999)[:-9], "cut.jsonl.gz is cut off"),
     "bad.py": (b"# coding: nonsense\n", "bad.py is not Python source (unknown encoding: nonsense)"),

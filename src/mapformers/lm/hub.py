@@ -39,6 +39,10 @@ class HubSource:
         config = f"@{self.config}" if self.config else ""
         return f"hf:{self.dataset}{config}:{self.split}"
 
+    @property
+    def passed_over(self) -> dict[str, int]:
+        return {}
+
     def fingerprint(self) -> str:
         return hashlib.sha256(f"{self.name} {self.field}".encode()).hexdigest()
 

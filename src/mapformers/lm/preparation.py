@@ -8,6 +8,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ from mapformers.lm.tokenizer import ByteTokenizer, LibraryTokenizer, Tokenizer, 
 
 TEXTS = ("source", "val", "long")
 DEFAULT_VOCABULARY = 4096
+KINDS_SHOWN = 6
 BPE_TEXT = 10**9  # characters of training text that a BPE is made from, at most
 
 
@@ -103,6 +105,9 @@ class Preparation:
             require_fit(self.own_tokenizer.vocab_size, settings.id_type)
 
     def run(self, progress: PrepareProgress) -> None:
+        for source in (self.source, *self.held_out.values()):
+            if source.passed_over:
+                progress.say(passed_over_text(source))
         before = self._begun()
         if before is not None and before.complete:
             progress.say(f"{self.folder} is complete already.")
@@ -140,7 +145,7 @@ class Preparation:
 
     def _require_same(self, begun: Mapping[str, Any]) -> None:
         """A preparation goes on with the settings and the texts that it was begun with."""
-        mine = self._made()
+        mine = self._made
         differ = [key for key in mine if mine[key] != begun.get(key)]
         changed = [key for key in differ if key in TEXTS and mine[key]["name"] == begun.get(key, {}).get("name")]
         require(
@@ -152,6 +157,7 @@ class Preparation:
             f"{self.folder} was begun with another {' and '.join(differ)}; give that again, or another --out.",
         )
 
+    @cached_property
     def _made(self) -> dict[str, Any]:
         """All that decides the content of the shards, but for the rule of splitting, which follows from it."""
         settings = self.settings
@@ -177,7 +183,7 @@ class Preparation:
             "separator": tokenizer.separator,
             "sha256": _sha256(tokenizer),
         }
-        manifest = Manifest({**self._made(), "rule": rule.to_dict()}, facts, id_type)
+        manifest = Manifest({**self._made, "rule": rule.to_dict()}, facts, id_type)
         with clear_file_errors("write to", self.folder):
             write_atomically(self.folder / "tokenizer.json", tokenizer.to_json().encode())
             manifest.write(self.folder)
@@ -262,6 +268,15 @@ class Preparation:
             for text in map(self._text, source.documents()):
                 found.setdefault(content_hash(text), split)
         return found
+
+
+def passed_over_text(source: Source) -> str:
+    """``books: 3 files are not taken for text (2 .png, 1 .tar); name --suffixes to take others.``"""
+    total = sum(source.passed_over.values())
+    kinds = [f"{count:,} {suffix}" for suffix, count in source.passed_over.items()]
+    shown = ", ".join(kinds[:KINDS_SHOWN]) + (", …" if len(kinds) > KINDS_SHOWN else "")
+    files = "1 file is" if total == 1 else f"{total:,} files are"
+    return f"{source.name}: {files} not taken for text ({shown}); name --suffixes to take others."
 
 
 def find_tokenizer(spec: str) -> Tokenizer:

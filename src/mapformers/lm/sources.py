@@ -7,13 +7,16 @@ import os
 import platform
 import site
 import sysconfig
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from mapformers.errors import UserError, require
-from mapformers.lm.documents import JSON_LINES, Document, ReadOptions, content_suffix, documents_in
+from mapformers.files import sha256
+from mapformers.lm.documents import JSON, JSON_LINES, Document, ReadOptions, content_suffix, documents_in, first_row
+from mapformers.stages import doing
 
 PROSE = (".txt", ".text", ".md", ".rst", ".tex", ".org", ".gz", *JSON_LINES)
 CODE = (
@@ -35,11 +38,15 @@ class Source(Protocol):
     def countable(self) -> bool:
         """Whether all its documents can well be read twice, unlike those that come over a network."""
 
+    @property
+    def passed_over(self) -> Mapping[str, int]:
+        """How many files are there that are not taken for text, by their suffix."""
+
     def documents(self, start: int = 0) -> Iterator[Document]:
         """All documents from number ``start`` on."""
 
     def fingerprint(self) -> str:
-        """A hash that changes if the source does, as far as can be told without reading it."""
+        """A hash that changes if the source does, as far as can be told here."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class FileSource:
     name: str
     files: Sequence[tuple[str, Path]]
     reading: ReadOptions
+    passed_over: Mapping[str, int] = field(default_factory=dict)
     countable: bool = True
 
     def documents(self, start: int = 0) -> Iterator[Document]:
@@ -56,10 +64,20 @@ class FileSource:
         return itertools.islice(found, start, None)
 
     def fingerprint(self) -> str:
+        """Of what the files hold: one letter may have changed. To read them takes little of the time to encode them."""
         whole = hashlib.sha256(repr(self.reading).encode())
-        for name, path in self.files:
-            whole.update(f"{name}\0{path.stat().st_size}\n".encode(errors="surrogateescape"))
+        with doing(f"reading {self.name}", len(self.files)) as stage:
+            for name, path in self.files:
+                whole.update(f"{name}\0{_checksum(path)}\n".encode(errors="surrogateescape"))
+                stage.advance()
         return whole.hexdigest()
+
+
+def _checksum(path: Path) -> str:
+    try:
+        return sha256(path)
+    except OSError:
+        return "unreadable"  # which is said when its turn comes
 
 
 def find_source(text: str, reading: ReadOptions | None = None, suffixes: Sequence[str] = ()) -> Source:
@@ -82,26 +100,47 @@ def find_source(text: str, reading: ReadOptions | None = None, suffixes: Sequenc
     if path.is_dir():
         return _folder(path, reading, suffixes)
     require(path.stat().st_size > 0, f"{text} is empty: there is nothing to prepare.")
+    lines = content_suffix(path) != JSON or first_row(path, reading) is not None
+    require(lines, f"{text} is not JSON lines, an object in each line; rename it to .txt to read it as plain text.")
     return FileSource(path.name, [(path.name, path)], reading)
 
 
 def _folder(path: Path, reading: ReadOptions, suffixes: Sequence[str]) -> FileSource:
-    wanted = {suffix.lower() if suffix.startswith(".") else f".{suffix.lower()}" for suffix in suffixes or SUFFIXES}
+    wanted = {suffix.lower() if suffix.startswith(".") else f".{suffix.lower()}" for suffix in suffixes}
     everything = list(_walk(path))
-    files = [(name, file) for name, file in everything if content_suffix(file) in wanted]
+    files = [(name, file) for name, file in everything if _is_text(file, reading, wanted)]
     known = " ".join(suffixes) if suffixes else ".txt, .md, .jsonl, .gz or source code"
     require(
         bool(files),
         f"{path} holds no text: none of its {len(everything)} files is {known}; name other --suffixes or a folder.",
     )
-    return FileSource(path.resolve().name, files, reading)
+    taken = {name for name, _ in files}
+    others = Counter(content_suffix(file) or "no suffix" for name, file in everything if name not in taken)
+    return FileSource(path.resolve().name, files, reading, dict(others.most_common()))
+
+
+def _is_text(path: Path, reading: ReadOptions, wanted: Collection[str]) -> bool:
+    """Whether a file of a folder is taken: by the suffixes that are wanted, or by those that are known."""
+    suffix = content_suffix(path)
+    if wanted:
+        return suffix in wanted or path.suffix.lower() in wanted
+    return suffix in SUFFIXES or reading.field in (first_row(path, reading) or ())
 
 
 def _walk(root: Path, without: frozenset[str] = frozenset()) -> Iterator[tuple[str, Path]]:
-    """Every file below a folder by its name there, in one order on every machine; hidden ones are left out."""
+    """Every file below a folder by its name there, in one order on every machine; hidden ones are left out.
+
+    Links to folders are followed, each folder once.
+    """
     found = []
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in without]
+    seen: set[Path] = set()
+    for folder, folders, names in os.walk(root, followlinks=True):
+        real = Path(folder).resolve()
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in without)
         found += [Path(folder) / name for name in names if not name.startswith(".")]
     named = ((path.relative_to(root).as_posix(), path) for path in found if path.is_file())
     return iter(sorted(named))
@@ -136,4 +175,4 @@ def _package(name: str) -> Iterator[tuple[str, Path]]:
 
 def describe(source: Source) -> dict[str, Any]:
     """What the manifest keeps of a source."""
-    return {"name": source.name, "fingerprint": source.fingerprint()}
+    return {"name": source.name, "fingerprint": source.fingerprint(), "passed_over": dict(source.passed_over)}
