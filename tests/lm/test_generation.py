@@ -174,6 +174,7 @@ def test_the_command_prints_what_python_generates(folder, capsys, tmp_path):
     [
         ("", "There is no prompt to continue; give --prompt TEXT or --prompts-file FILE."),
         ("--prompt=", "--prompt number 1 is empty; give it at least one letter."),
+        ("--prompt=a\udcff", "--prompt number 1 is no text: it has bytes that are not UTF-8."),
         ("--prompts-file nowhere.txt", "Cannot read nowhere.txt: no such file or directory."),
         ("--prompt a --tokens 0", "--tokens must be at least 1, not 0."),
         ("--prompt a --temperature 0", "temperature must be above 0, not 0.0; leave it out for the likeliest token."),

@@ -51,6 +51,50 @@ def test_windows_and_the_last_five_are_what_the_run_measured(runs):
     assert mean_of_last([Point(n, float(n)) for n in range(9)]) == 6.0  # of 4 to 8
 
 
+def test_an_evaluation_that_was_not_finite_counts(runs, tmp_path):
+    run = mf.load(runs / "rope0")
+    run.save(tmp_path / "diverged")
+    lines = [{"step": step, "split": "val", "perplexity": value} for step, value in enumerate((9.0, 8.0, None), 1)]
+    (tmp_path / "diverged" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    points = over_training(mf.load(tmp_path / "diverged"))
+    assert [point.perplexity for point in points] == [9.0, 8.0, math.inf] and mean_of_last(points) == math.inf
+
+
+def test_a_run_keeps_its_tokenizer_and_is_told_where_its_text_is_now(tmp_path, capsys, monkeypatch):
+    (tmp_path / "text.txt").write_text(words(400, seed=3))
+    monkeypatch.chdir(tmp_path)
+    tokenizer = prepare("text.txt", "here", tokenizer="bpe:260", val=0.2, console=quiet()).tokenizer
+    run = mf.train("text", "rope", scale="smoke", data="here", out="run", console=quiet(), **SMALL)
+    run.save("copy")
+    (tmp_path / "here").rename(tmp_path / "there")
+    for folder in ("run", "copy"):
+        kept = language_run(folder).tokenizer
+        assert (kept.to_json(), kept.separator) == (tokenizer.to_json(), tokenizer.separator)
+        assert main(["lm", "generate", folder, "--prompt", "a", "--tokens", "3"]) == 0
+    capsys.readouterr()
+    refused(capsys, "The text of run, here, is not there; work in the folder where the run was started, or", "run")
+    assert "over training" in " ".join(evaluated(capsys, "run", "--windows", 0).split())
+    assert "mean of the last five" in evaluated(capsys, "run", "--windows", 2, "--data", "there")
+    (tmp_path / "run" / "tokenizer.json").write_text("{}")
+    refused(capsys, "tokenizer.json is missing or has changed since it was written; remove run/text.json to", "run")
+    (tmp_path / "run" / "text.json").write_text("[]")
+    refused(capsys, "text.json is damaged; remove it to use the text that the run was trained on", "run")
+    (tmp_path / "run" / "text.json").unlink()
+    assert "mean of the last five" in evaluated(capsys, "run", "--windows", 2, "--data", "there")
+    mf.train("selective-copy", "rope", scale="smoke", out="copy", overwrite=True, console=quiet())
+    assert not (tmp_path / "copy" / "tokenizer.json").exists()
+
+
+def test_the_training_text_is_not_called_validation(tmp_path, capsys):
+    (tmp_path / "text.txt").write_text(words(400, seed=3))
+    prepare(tmp_path / "text.txt", tmp_path / "data", tokenizer="bytes", val=0, console=quiet())
+    where = {"data": tmp_path / "data", "out": tmp_path / "run", "console": quiet()}
+    mf.train("text", "rope", scale="smoke", **SMALL, **where)
+    said = " ".join(evaluated(capsys, tmp_path / "run", "--windows", 2).split())
+    assert "perplexity on the training text" in said and "validation" not in said and "(of 4)" in said
+    assert json.loads(evaluated(capsys, tmp_path / "run", "--windows", 2, "--json"))["runs"][0]["split"] == "iid"
+
+
 def test_tables(runs, capsys):
     line = ["--windows", 5, "--contexts", 16, 32, 64, "--targets", 4]
     said = " ".join(evaluated(capsys, runs / "mapwm0", *line).split())  # a title may take two lines
@@ -63,10 +107,10 @@ def test_json_has_every_figure_and_the_tests(runs, capsys):
     said = json.loads(evaluated(capsys, *line, "--contexts", 16, 64, "--targets", 4, "--blocks", 3))
     assert [run["run"] for run in said["runs"] + said["against"]] == ["mapwm0", "mapwm1", "rope0", "rope1"]
     first = said["runs"][0]
-    assert len(first["validation"]["windows"]) == 6 and len(first["training"]) == 4
+    assert first["split"] == "val" and len(first["windows"]) == 6 and len(first["training"]) == 4
     losses = first["contexts"]["documents"]["64"]
     assert first["contexts"]["perplexity"]["64"] == pytest.approx(math.exp(sum(losses) / len(losses)))
-    logs = [[math.log(run["validation"]["mean_of_last_five"]) for run in said[side]] for side in ("runs", "against")]
+    logs = [[math.log(run["mean_of_last_five"]) for run in said[side]] for side in ("runs", "against")]
     wanted = welch(*logs).as_ratio()
     found = said["differences"]["seeds, Welch"]
     assert (found["mean"], found["p"], found["n"]) == (pytest.approx(wanted.mean), pytest.approx(wanted.p), [2, 2])
@@ -97,12 +141,12 @@ def test_documents_as_text_are_those_prepared_with_the_same_tokenizer(runs, tmp_
     (tmp_path / "texts").mkdir()
     for number in (1, 2):
         (tmp_path / "texts" / f"{number}.txt").write_text(words(50, seed=number))
-    corpus = language_run(runs / "rope0").corpus
+    subject = language_run(runs / "rope0")
     prepared = tmp_path / "prepared"
     prepare(tmp_path / "texts", prepared, tokenizer="bytes", val=0, console=quiet())
-    as_text, as_tokens = long_documents(corpus, tmp_path / "texts"), long_documents(corpus, prepared)
+    as_text, as_tokens = long_documents(subject, tmp_path / "texts"), long_documents(subject, prepared)
     assert len(as_text) == 2 and [ids.tolist() for ids in as_text] == [ids.tolist() for ids in as_tokens]
-    own = long_documents(corpus)
+    own, corpus = long_documents(subject), subject.corpus
     assert len(own) == len(corpus.texts["val"].ends) and all(corpus.separator not in ids for ids in own)
 
 
@@ -133,7 +177,11 @@ def test_wrong_input_is_refused_in_a_sentence(runs, tmp_path, capsys):
     refused(capsys, "--contexts must be at least 32, as many as --targets", run, "--contexts", 8)
     refused(capsys, "has another tokenizer than", run, "--against", tmp_path / "run")
     refused(capsys, "--limit counts pairs of BLiMP", run, "--limit", 3)
-    refused(capsys, "--windows must be at least 1", run, "--windows", 0)
+    refused(capsys, "--windows must be at least 0", run, "--windows", -1)
+    refused(capsys, "--windows must be at least 2, not 1", run, "--against", run, "--windows", 1)
+    (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
+    sentence = "latin.txt is not utf-8 text (byte 0xe9 at 3); give --documents that are whole, as UTF-8 text."
+    refused(capsys, sentence, run, "--documents", tmp_path / "latin.txt")
 
 
 def test_runs_with_other_windows_are_not_compared(runs, tmp_path, capsys):

@@ -48,12 +48,13 @@ def test_targets_are_the_same_for_every_context_and_nothing_further_back_is_seen
     model = Case("mapwm", {"rank": 2}).build(dtype=torch.float32).eval()
     [text] = documents(60)
     before = context_losses(model, [text], CONTEXTS, targets=2, blocks=1)
+    [end] = block_ends(60, longest=40, blocks=1)
     far = text.copy()
-    far[60 - 12 - 2] = (far[60 - 12 - 2] + 1) % VOCAB  # the nearest token that a context of 12 does not reach
+    far[end - 12 - 2] = (far[end - 12 - 2] + 1) % VOCAB  # the nearest token that a context of 12 does not reach
     after = context_losses(model, [far], CONTEXTS, targets=2, blocks=1)
     assert after.of(8) == before.of(8) and after.of(12) == before.of(12) and after.of(40) != before.of(40)
     near = text.copy()
-    near[60 - 12 - 1] = (near[60 - 12 - 1] + 1) % VOCAB  # the first that it reaches
+    near[end - 12 - 1] = (near[end - 12 - 1] + 1) % VOCAB  # the first that it reaches
     after = context_losses(model, [near], CONTEXTS, targets=2, blocks=1)
     assert after.of(8) == before.of(8) and after.of(12) != before.of(12) and after.of(40) != before.of(40)
 
@@ -61,7 +62,7 @@ def test_targets_are_the_same_for_every_context_and_nothing_further_back_is_seen
 def test_blocks_do_not_overlap_and_reach_both_ends():
     assert block_ends(100, longest=40, blocks=3) == [41, 70, 100]
     assert block_ends(41 + 10, longest=40, blocks=3) == [41, 46, 51]
-    assert block_ends(77, longest=40, blocks=1) == [77]
+    assert block_ends(77, longest=40, blocks=1) == [59]  # in the middle between 41 and 77
 
 
 def test_documents_that_are_too_short_are_left_out():

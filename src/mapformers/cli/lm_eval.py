@@ -44,8 +44,10 @@ class Arguments:
     """Folders that `mapformers lm train` wrote."""
     against: tuple[Path, ...] = ()
     """Runs of another model on the same text, to compare with."""
+    data: Path | None = None
+    """Where the text of the runs is (where it was when they were started unless given)."""
     windows: int = 512
-    """Windows of the validation text, at equal distances."""
+    """Windows of the validation text, at equal distances; 0 measures none, and needs no text."""
     contexts: tuple[int, ...] = ()
     """Tokens before the targets (128 to 4096 where --documents are given)."""
     documents: Path | None = None
@@ -67,10 +69,12 @@ class Arguments:
 def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, PROG, DESCRIPTION)
     require(bool(asked.runs), f"{PROG} needs the folder that `mapformers lm train` wrote; see `{PROG} --help`.")
-    for name in ("windows", "targets", "blocks"):
-        require(getattr(asked, name) >= 1, f"--{name} must be at least 1, not {getattr(asked, name)}.")
+    for name, least in (("windows", 0), ("targets", 1), ("blocks", 1)):
+        require(getattr(asked, name) >= least, f"--{name} must be at least {least}, not {getattr(asked, name)}.")
+    paired = not asked.against or asked.windows >= 2
+    require(paired, f"--against compares windows in pairs: --windows must be at least 2, not {asked.windows}.")
     require(asked.limit is None or asked.limit >= 1, f"--limit must be at least 1, not {asked.limit}.")
-    subjects = [language_run(folder) for folder in (*asked.runs, *asked.against)]
+    subjects = [language_run(folder, asked.data) for folder in (*asked.runs, *asked.against)]
     require_comparable(subjects)
     for fault in [fault for subject in subjects for fault in subject.run.faults]:
         Console(stderr=True).print(fault, highlight=False, soft_wrap=True)
@@ -102,7 +106,7 @@ def require_comparable(subjects: Sequence[LanguageRun]) -> None:
         where = f"The run in {other.run.folder}"
         same_tokens = other.tokenizer_checksum == first.tokenizer_checksum
         require(same_tokens, f"{where} has another tokenizer than {first.run.folder}; perplexities cannot be compared.")
-        same_text = other.corpus.manifest.checksum() == first.corpus.manifest.checksum()
+        same_text = other.text_checksum == first.text_checksum
         require(same_text, f"{where} is on other text than {first.run.folder}; compare runs on the same data.")
         context, own = first.task.settings.context, other.task.settings.context
         require(context == own, f"{where} has a context of {own}, {first.run.folder} one of {context}; windows differ.")
@@ -113,7 +117,7 @@ def question_of(asked: Arguments, subject: LanguageRun) -> EvaluationSettings:
     paradigms = read_blimp(asked.blimp) if asked.blimp is not None else []
     require(asked.limit is None or asked.blimp is not None, "--limit counts pairs of BLiMP; give --blimp too.")
     contexts = asked.contexts or (CONTEXTS if asked.documents is not None else ())
-    documents = long_documents(subject.corpus, asked.documents) if contexts else []
+    documents = long_documents(subject, asked.documents) if contexts else []
     if contexts:
         require(min(contexts) >= asked.targets, f"--contexts must be at least {asked.targets}, as many as --targets.")
         documents = long_enough(documents, max(contexts), asked.targets, asked.blocks)
@@ -141,15 +145,14 @@ def plain(asked: Arguments, ours: Sequence[Measured], others: Sequence[Measured]
 
 
 def plain_run(measured: Measured) -> dict[str, Any]:
-    contexts, blimp = measured.contexts, measured.blimp
+    windows, contexts, blimp = measured.windows, measured.contexts, measured.blimp
     return {
         "run": measured.name,
         "step": measured.step,
-        "validation": {
-            "perplexity": measured.windows.perplexity,
-            "mean_of_last_five": measured.last_five,
-            "windows": list(measured.windows.nats),
-        },
+        "split": measured.split,
+        "perplexity": None if windows is None else windows.perplexity,
+        "mean_of_last_five": measured.last_five,
+        "windows": None if windows is None else list(windows.nats),
         "training": [{"tokens": point.tokens, "perplexity": point.perplexity} for point in measured.training],
         "contexts": None
         if contexts is None

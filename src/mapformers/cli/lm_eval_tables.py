@@ -1,19 +1,22 @@
 """The tables of `mapformers lm eval`: a column or a line for each run."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mapformers.evaluation.significance import p_text
 from mapformers.lm.blimp import ISLANDS, BlimpScores
 from mapformers.lm.evaluation import EvaluationSettings, Measured, differences
+from mapformers.lm.perplexity import LAST
 from mapformers.reports.table import Table
 
 SHOWN = 10  # points of a run's training, at most
 
 
 def tables(ours: Sequence[Measured], others: Sequence[Measured], question: EvaluationSettings) -> Iterator[Table]:
-    """Validation, training, contexts, BLiMP and differences: those that were asked for."""
+    """Windows, training, contexts, BLiMP and differences: those that were asked for."""
     every = [*ours, *others]
-    yield validation_table(every)
+    if question.windows:
+        yield windows_table(every)
     if any(measured.training for measured in every):
         yield training_table(every)
     if question.contexts:
@@ -28,14 +31,26 @@ def tables(ours: Sequence[Measured], others: Sequence[Measured], question: Evalu
         yield difference_table(ours, others)
 
 
-def validation_table(found: Sequence[Measured]) -> Table:
+def text_named(found: Sequence[Measured]) -> str:
+    """What the perplexities are of: a run without validation text is measured on what it was trained on."""
+    return "validation perplexity" if {m.split for m in found} == {"val"} else "perplexity on the training text"
+
+
+def windows_table(found: Sequence[Measured]) -> Table:
     rows = [
-        [m.name, str(m.step), figure(m.windows.perplexity), figure(m.last_five), str(len(m.windows.nats))]
+        [m.name, str(m.step), figure(m.windows.perplexity), last_five(m), str(len(m.windows.nats))]
         for m in found
+        if m.windows is not None
     ]
     headings = ["run", "step", "perplexity", "mean of the last five", "windows"]
-    notes = ["The last five: validation perplexities that were measured while the run trained."]
-    return Table("validation perplexity", headings, rows, notes=notes, faint=["step", "windows"])
+    notes = ["The last five: those that were measured while the run trained."]
+    return Table(text_named(found), headings, rows, notes=notes, faint=["step", "windows"])
+
+
+def last_five(measured: Measured) -> str:
+    """The mean, with how many there were if they were fewer."""
+    fewer = 0 < len(measured.training) < LAST
+    return figure(measured.last_five) + (f" (of {len(measured.training)})" if fewer else "")
 
 
 def training_table(found: Sequence[Measured]) -> Table:
@@ -45,7 +60,7 @@ def training_table(found: Sequence[Measured]) -> Table:
     shown = [point.tokens for point in longest[::-1][::step]][::-1]
     by_run = [{point.tokens: point.perplexity for point in measured.training} for measured in found]
     rows = [[f"{tokens:,}", *(figure(points.get(tokens)) for points in by_run)] for tokens in shown]
-    return Table("validation perplexity over training", ["tokens", *(measured.name for measured in found)], rows)
+    return Table(f"{text_named(found)} over training", ["tokens", *(measured.name for measured in found)], rows)
 
 
 def context_table(found: Sequence[Measured], question: EvaluationSettings) -> Table:
@@ -87,4 +102,6 @@ def difference_table(ours: Sequence[Measured], others: Sequence[Measured]) -> Ta
 
 
 def figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}" if value < 10_000 else f"{value:.3g}"
+    if value is None or not math.isfinite(value):
+        return "–" if value is None else "∞"
+    return f"{value:.2f}" if value < 10_000 else f"{value:.3g}"

@@ -12,10 +12,11 @@ from mapformers.cli.output import print_json
 from mapformers.cli.parse import parse
 from mapformers.cli.threads import use_threads
 from mapformers.errors import UserError, require
-from mapformers.lm.corpus import Corpus
 from mapformers.lm.detokenizer import StreamingDetokenizer
+from mapformers.lm.documents import is_text
 from mapformers.lm.evaluation import language_run
 from mapformers.lm.generation import Sampling, generate, stream
+from mapformers.lm.tokenizer import Tokenizer
 from mapformers.model import Decoder
 
 PROG = "mapformers lm generate"
@@ -38,6 +39,8 @@ class Arguments:
     """Text to continue. If given several times, all prompts are continued together."""
     prompts_file: Path | None = None
     """A file with a prompt on every line, after those of --prompt."""
+    data: Path | None = None
+    """Where the text of the run is, for runs that keep no tokenizer in their folder."""
     tokens: int = 100
     """New tokens after each prompt, at most."""
     sampling: Sampling = field(default_factory=Sampling)
@@ -51,16 +54,16 @@ def main(args: Sequence[str]) -> int:
     asked = parse(Arguments, args, PROG, DESCRIPTION)
     require(asked.tokens >= 1, f"--tokens must be at least 1, not {asked.tokens}.")
     prompts = read_prompts(asked)
-    subject = language_run(asked.run_dir)
-    run, model, corpus = subject.run, subject.model, subject.corpus
-    ids = [corpus.tokenizer.encode([prompt])[0].tolist() for prompt in prompts]
+    subject = language_run(asked.run_dir, asked.data)
+    run, model, tokenizer = subject.run, subject.model, subject.tokenizer
+    ids = [tokenizer.encode([prompt])[0].tolist() for prompt in prompts]
     with use_threads(asked.threads):
-        settings: dict[str, Any] = {"stop": corpus.separator, **asdict(asked.sampling)}
+        settings: dict[str, Any] = {"stop": tokenizer.separator, **asdict(asked.sampling)}
         if len(prompts) == 1 and not asked.json:
-            show_as_it_comes(model, corpus, prompts[0], ids[0], asked.tokens, settings)
+            show_as_it_comes(model, tokenizer, prompts[0], ids[0], asked.tokens, settings)
             return 0
         found = generate(model, ids, asked.tokens, **settings)
-    results = [result(corpus, *each) for each in zip(prompts, ids, found)]
+    results = [result(tokenizer, *each) for each in zip(prompts, ids, found)]
     if asked.json:
         said = {"run": str(asked.run_dir), "step": run.step, "tokens": asked.tokens, **asdict(asked.sampling)}
         print_json({**said, "results": results})
@@ -82,26 +85,27 @@ def read_prompts(asked: Arguments) -> list[str]:
         prompts |= {f"Line {n} of {asked.prompts_file}": line for n, line in enumerate(lines, 1)}
     require(bool(prompts), "There is no prompt to continue; give --prompt TEXT or --prompts-file FILE.")
     for where, prompt in prompts.items():
+        require(is_text(prompt), f"{where} is no text: it has bytes that are not UTF-8.")
         require(bool(prompt), f"{where} is empty; give it at least one letter.")
     return list(prompts.values())
 
 
 def show_as_it_comes(
-    model: Decoder, corpus: Corpus, prompt: str, ids: list[int], tokens: int, settings: dict[str, Any]
+    model: Decoder, tokenizer: Tokenizer, prompt: str, ids: list[int], tokens: int, settings: dict[str, Any]
 ) -> None:
     """Print the prompt, and then each piece of text as soon as it is there."""
     steps = stream(model, [ids], tokens, **settings)  # which refuses wrong settings before anything is printed
-    text = StreamingDetokenizer(corpus.tokenizer, ids)
+    text = StreamingDetokenizer(tokenizer, ids)
     print(prompt, end="", flush=True)
     for step in steps:
-        if step[0] != corpus.separator:
+        if step[0] != tokenizer.separator:
             print(text.add(step[0]), end="", flush=sys.stdout.isatty())
     print(text.rest())
 
 
-def result(corpus: Corpus, prompt: str, ids: list[int], found: list[int]) -> dict[str, Any]:
+def result(tokenizer: Tokenizer, prompt: str, ids: list[int], found: list[int]) -> dict[str, Any]:
     """One prompt's text as plain data; ``ended``: whether the model ended it before all tokens were used up."""
-    ended = found[-1] == corpus.separator
-    text = StreamingDetokenizer(corpus.tokenizer, ids)
+    ended = found[-1] == tokenizer.separator
+    text = StreamingDetokenizer(tokenizer, ids)
     shown = [text.add(token) for token in found[: len(found) - ended]]
     return {"prompt": prompt, "text": "".join(shown) + text.rest(), "ids": found, "ended": ended}

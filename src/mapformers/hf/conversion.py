@@ -9,7 +9,7 @@ from mapformers.errors import require
 from mapformers.hf.card import facts
 from mapformers.hf.configuration import MapFormerConfig
 from mapformers.hf.modeling import MapFormerForCausalLM
-from mapformers.lm.text import Text
+from mapformers.lm.evaluation import tokenizer_of
 from mapformers.lm.tokenizer import Tokenizer, library
 from mapformers.model import Decoder
 from mapformers.runs.run import Run, load
@@ -53,12 +53,9 @@ def save_run(run: Run | str | Path, folder: str | Path, **settings: Any) -> Path
         >>> save_run("runs/text-mapwm-seed0", "for-transformers")  # doctest: +SKIP
     """
     run = run if isinstance(run, Run) else load(run)
-    task = run.task
-    require(
-        isinstance(task, Text), f"The run is on {run.config.task}, which has no tokenizer; use from_run for its model."
-    )
-    assert isinstance(task, Text)
-    tokenizer = to_transformers(task.corpus.tokenizer)
+    on_text = run.config.task == "text"
+    require(on_text, f"The run is on {run.config.task}, which has no tokenizer; use from_run for its model.")
+    tokenizer = to_transformers(tokenizer_of(run))
     ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     from_run(run, **{**ends, **settings}).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

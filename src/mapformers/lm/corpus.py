@@ -1,6 +1,6 @@
 """A prepared folder, memory-mapped: nothing is read before it is asked for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -49,12 +49,7 @@ class Corpus:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Read when it is first used: training needs none."""
-        if self.manifest.tokenizer["kind"] == "bytes":
-            return ByteTokenizer()
-        path = self.folder / "tokenizer.json"
-        whole = path.is_file() and sha256(path) == self.manifest.tokenizer["sha256"]
-        require(whole, f"{path} is missing or has changed since it was written; prepare {self.folder} anew.")
-        return LibraryTokenizer(path.read_text("utf-8"), self.manifest.tokenizer["kind"], self.separator)
+        return tokenizer_of(self.folder, self.manifest.tokenizer, f"prepare {self.folder} anew")
 
     def faults(self) -> Iterator[str]:
         """Read everything, and say what is not as it was written: a sentence for every damaged file."""
@@ -65,6 +60,16 @@ class Corpus:
             for name, expected in ((shard.file, shard.sha256), (shard.borders_file, shard.borders_sha256)):
                 if sha256(self.folder / name) != expected:
                     yield f"{self.folder / name} has changed since it was written"
+
+
+def tokenizer_of(folder: Path, facts: Mapping[str, Any], remedy: str) -> Tokenizer:
+    """The tokenizer whose tokenizer.json lies in a folder, if it is that of which these facts were written down."""
+    if facts["kind"] == "bytes":
+        return ByteTokenizer()
+    path = folder / "tokenizer.json"
+    whole = path.is_file() and sha256(path) == facts["sha256"]
+    require(whole, f"{path} is missing or has changed since it was written; {remedy}.")
+    return LibraryTokenizer(path.read_text("utf-8"), facts["kind"], int(facts["separator"]))
 
 
 class TokenText:

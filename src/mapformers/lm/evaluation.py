@@ -5,7 +5,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from mapformers.errors import UserError, require
 from mapformers.evaluation.significance import Difference, mean_losses, paired, welch
 from mapformers.lm.blimp import BlimpScores, Paradigm, score_blimp
 from mapformers.lm.corpus import Corpus, TokenText
+from mapformers.lm.documents import BrokenDocument, Document
+from mapformers.lm.kept_tokenizer import CONTENT, kept_facts, kept_tokenizer
 from mapformers.lm.long_context import ContextLosses, context_losses
-from mapformers.lm.manifest import NAME, Manifest
+from mapformers.lm.manifest import NAME
 from mapformers.lm.perplexity import Point, WindowLosses, mean_of_last, over_training, window_losses
 from mapformers.lm.sources import find_source
 from mapformers.lm.text import Text
+from mapformers.lm.tokenizer import Tokenizer
 from mapformers.model import Decoder
 from mapformers.runs.config import ForeignModel
 from mapformers.runs.folder import RunFolder
@@ -32,7 +36,7 @@ LONG = "long"
 
 @dataclass(frozen=True)
 class LanguageRun:
-    """A run on text with its model and the corpus it was trained on, which has the tokenizer."""
+    """A run on text with its model; its tokenizer is in its folder, or else where its text is."""
 
     run: Run
     model: Decoder
@@ -40,35 +44,56 @@ class LanguageRun:
 
     @property
     def corpus(self) -> Corpus:
-        return self.task.corpus
+        """The text; refused if it is not there, as measuring needs it."""
+        return corpus_of(self.run)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return tokenizer_of(self.run)
+
+    @property
+    def text_checksum(self) -> str:
+        return self.task.settings.data_checksum or self.corpus.manifest.checksum()
 
     @property
     def tokenizer_checksum(self) -> str:
-        return tokenizer_checksum(self.corpus.manifest)
+        return str((kept_facts(self.run.folder) or self.corpus.manifest.tokenizer)["sha256"])
 
 
 @dataclass(frozen=True)
 class Measured:
-    """``contexts`` and ``blimp``: None where they were not asked for. ``windows``: of the validation text."""
+    """``contexts``, ``blimp`` and ``windows``: None where they were not asked for.
+
+    ``split``  whose windows they are, and whose perplexity was measured as the run trained: `val`, or `iid`, which is
+               the training text, where a run has no other.
+    """
 
     name: str
     step: int
-    windows: WindowLosses
+    split: str
+    windows: WindowLosses | None
     training: tuple[Point, ...]
     contexts: ContextLosses | None = None
     blimp: BlimpScores | None = None
 
     @property
     def last_five(self) -> float | None:
-        """The mean of the last five validation perplexities; None where none was measured."""
+        """The mean of the last five perplexities; None where none was measured."""
         return mean_of_last(self.training) if self.training else None
+
+    @property
+    def final_perplexity(self) -> float:
+        """The mean of the last five, or that of the windows where a run has measured none."""
+        if self.last_five is not None:
+            return self.last_five
+        return math.nan if self.windows is None else self.windows.perplexity
 
 
 @dataclass(frozen=True)
 class EvaluationSettings:
     """What `measure` computes.
 
-    ``windows``    of the validation text.
+    ``windows``    of the validation text; 0: none, for which the text is not needed.
     ``documents``  token ids of each, for the contexts.
     ``limit``      of pairs in each paradigm of BLiMP.
     """
@@ -82,8 +107,11 @@ class EvaluationSettings:
     limit: int | None = None
 
 
-def language_run(folder: str | Path) -> LanguageRun:
-    """The run in a folder; refused if it is not on text, if its model is one's own, or if its data are gone."""
+def language_run(folder: str | Path, data: str | Path | None = None) -> LanguageRun:
+    """The run in a folder; refused if it is not on text, or if its model is one's own.
+
+    ``data``  where its text is now, if not where it was.
+    """
     _, config = RunFolder.open(Path(folder))
     require(config.task == "text", f"The run in {folder} is on {config.task}; give one that was trained on text.")
     foreign = isinstance(config.model, ForeignModel)
@@ -92,50 +120,81 @@ def language_run(folder: str | Path) -> LanguageRun:
         f"The model of {folder} is your own {config.model_name}; only models of this library keep a state.",
     )
     run = load(folder)
+    if data is not None:
+        moved = replace(run.config.task_settings, data=str(data))
+        run = replace(run, config=replace(run.config, task_settings=moved))
     model, task = run.model, run.task
     assert isinstance(model, Decoder) and isinstance(task, Text)
-    known, found = model.config.vocab_size, task.corpus.vocab_size
-    fits = f"{task.corpus.folder} has a vocabulary of {found} tokens, the model of {folder} one of {known}."
+    subject = LanguageRun(run, model, task)
+    known, found = model.config.vocab_size, subject.tokenizer.vocab_size
+    fits = f"The tokenizer of {folder} has a vocabulary of {found} tokens, its model one of {known}."
     require(found == known, fits)
-    return LanguageRun(run, model, task)
+    return subject
 
 
 def measure(subject: LanguageRun, question: EvaluationSettings, name: str) -> Measured:
     """All that was asked, of one run, under a name."""
-    contexts, blimp = None, None
-    windows = window_losses(subject.model, subject.task, subject.task.watched_split, question.windows)
+    windows, contexts, blimp = None, None, None
+    training = tuple(over_training(subject.run))
+    split = _watched_split(subject)
+    if question.windows:
+        _ = subject.corpus  # refused here if it is not there
+        windows = window_losses(subject.model, subject.task, split, question.windows)
     if question.contexts:
         settings: dict[str, Any] = {"targets": question.targets, "blocks": question.blocks}
         contexts = context_losses(subject.model, question.documents, question.contexts, **settings)
     if question.paradigms:
-        blimp = score_blimp(subject.model, subject.corpus.tokenizer, question.paradigms, question.limit)
-    training = tuple(over_training(subject.run))
-    return Measured(name, subject.run.step, windows, training, contexts, blimp)
+        blimp = score_blimp(subject.model, subject.tokenizer, question.paradigms, question.limit)
+    return Measured(name, subject.run.step, split, windows, training, contexts, blimp)
 
 
-def tokenizer_checksum(manifest: Manifest) -> str:
-    return str(manifest.tokenizer["sha256"])
+def corpus_of(run: Run) -> Corpus:
+    """The text that a run was trained on."""
+    task = run.task
+    assert isinstance(task, Text)
+    there = (Path(task.settings.data) / NAME).is_file()
+    remedy = "work in the folder where the run was started, or name it with --data"
+    require(there, f"The text of {run.folder}, {task.settings.data}, is not there; {remedy}.")
+    return task.corpus
 
 
-def long_documents(corpus: Corpus, path: str | Path | None = None) -> list[Ids]:
+def tokenizer_of(run: Run) -> Tokenizer:
+    """The tokenizer of a run on text: in its folder, or else where its text is."""
+    facts = kept_facts(run.folder)
+    return corpus_of(run).tokenizer if facts is None else kept_tokenizer(run.folder, facts)
+
+
+def _watched_split(subject: LanguageRun) -> str:
+    """The split on which the run measured itself as it trained, or would have."""
+    said = [line["split"] for line in subject.run.metrics if "split" in line]
+    return str(said[-1]) if said else subject.task.watched_split
+
+
+def long_documents(subject: LanguageRun, path: str | Path | None = None) -> list[Ids]:
     """The documents for long contexts, as token ids without separators.
 
     ``path``  a prepared folder of the same tokenizer, whose text `long` (or else `val`, or `train`) is taken; or a file
               or folder of text, which the run's tokenizer then encodes. Unless given, the run's own `long` or `val`.
     """
     if path is None:
-        return documents_of(held_out(corpus))
+        return documents_of(held_out(subject.corpus))
     if not (Path(path) / NAME).is_file():
-        texts = [document.read() for document in find_source(str(path)).documents()]
-        return [ids.astype(np.int64) for ids in corpus.tokenizer.encode([text for text in texts if text])]
+        texts = [_read(document) for document in find_source(str(path)).documents()]
+        return [ids.astype(np.int64) for ids in subject.tokenizer.encode([text for text in texts if text])]
     other = Corpus.open(path)
-    same = tokenizer_checksum(other.manifest) == tokenizer_checksum(corpus.manifest)
     require(
-        same,
+        other.manifest.tokenizer["sha256"] == subject.tokenizer_checksum,
         f"{path} was prepared with another tokenizer than the run's data; give --documents as text, or prepare "
-        f"it with --tokenizer {corpus.folder / 'tokenizer.json'}.",
+        f"it with --tokenizer {subject.run.folder / CONTENT}.",
     )
     return documents_of(held_out(other, or_train=True))
+
+
+def _read(document: Document) -> str:
+    try:
+        return document.read()
+    except BrokenDocument as broken:
+        raise UserError(f"{broken.name} {broken.why}; give --documents that are whole, as UTF-8 text.") from None
 
 
 def held_out(corpus: Corpus, or_train: bool = False) -> TokenText:
@@ -158,12 +217,13 @@ def differences(first: Sequence[Measured], second: Sequence[Measured]) -> dict[s
     the last five validation perplexities (or of the final one, where a run has none), in logarithms.
     """
     sides = (first, second)
-    found = {"validation windows, paired": paired(*(mean_losses([m.windows.nats for m in side]) for side in sides))}
+    windows = [[m.windows.nats for m in side if m.windows is not None] for side in sides]
+    found = {"validation windows, paired": paired(*map(mean_losses, windows))}
     curves = [m.contexts for side in sides for m in side if m.contexts is not None]
     for context in curves[0].contexts if curves and curves[0].documents >= 2 else ():
         losses = [mean_losses([m.contexts.of(context) for m in side if m.contexts]) for side in sides]
         found[f"context {context}, documents, paired"] = paired(*losses)
     if min(map(len, sides)) >= 2:
-        logs = [[math.log(m.last_five or m.windows.perplexity) for m in side] for side in sides]
+        logs = [[math.log(m.final_perplexity) for m in side] for side in sides]
         found["seeds, Welch"] = welch(*logs)
     return {name: difference.as_ratio() for name, difference in found.items()}

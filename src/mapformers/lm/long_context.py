@@ -107,10 +107,13 @@ def long_enough(documents: Sequence[Ids], longest: int, targets: int, blocks: in
 
 
 def block_ends(length: int, longest: int, blocks: int) -> list[int]:
-    """Where each block of targets ends, at equal distances from the first possible place to the document's end."""
+    """Where each block of targets ends, at equal distances from the first possible place to the document's end.
+
+    A single one is in the middle between the two: the end of a book is about its end.
+    """
     first = longest + 1
     if blocks == 1:
-        return [length]
+        return [(first + length) // 2]
     return [first + (length - first) * block // (blocks - 1) for block in range(blocks)]
 
 

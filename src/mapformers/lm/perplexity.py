@@ -65,10 +65,14 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def over_training(run: Run) -> list[Point]:
-    """The validation perplexity after so many tokens, as often as the run measured it."""
-    per_step = run.config.train.batch_size * run.task.settings.context
-    lines = [line for line in run.metrics if "split" in line and line.get("perplexity") is not None]
-    return [Point(line["step"] * per_step, line["perplexity"]) for line in lines]
+    """The validation perplexity after so many tokens, as often as the run measured it.
+
+    One that was not finite, which a file of metrics has as null, is infinite here: no mean may leave it out.
+    """
+    per_step = run.config.train.batch_size * run.config.task_settings.context
+    lines = [line for line in run.metrics if "split" in line and "perplexity" in line]
+    found = [(line["step"] * per_step, line["perplexity"]) for line in lines]
+    return [Point(tokens, math.inf if perplexity is None else perplexity) for tokens, perplexity in found]
 
 
 def mean_of_last(points: Sequence[Point], n: int = LAST) -> float:

@@ -22,6 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from mapformers.errors import UserError, require
 from mapformers.lm.corpus import Corpus, TokenText
+from mapformers.lm.kept_tokenizer import files_of
 from mapformers.lm.manifest import Manifest
 from mapformers.lm.shuffle import Shuffle
 from mapformers.lm.tokenizer import Tokenizer
@@ -100,6 +101,10 @@ class Text(Task[TextSettings]):
         for portion in (self.settings.portion, *corpus.texts):  # refused here, and not when a run has begun
             _text_for(corpus, replace(self.settings, portion=portion))
         return corpus
+
+    def files_to_keep(self) -> dict[str, str]:
+        """What a run keeps in its folder: the tokenizer, without which its model says nothing."""
+        return files_of(self.corpus)
 
     @cached_property
     def token_names(self) -> Sequence[str]:  # type: ignore[override]

@@ -17,6 +17,7 @@ from mapformers.runs.config import RunConfig
 from mapformers.runs.metrics import read_metrics
 
 ABOUT_A_RUN = ("cell.json", "measures.json")  # what `mapformers reproduce` says of it
+OF_ITS_TASK = ("text.json", "tokenizer.json")  # what a task has to keep: `files_to_keep`
 
 
 class RunFolder:
@@ -70,12 +71,24 @@ class RunFolder:
             write_json(folder.config_file, config.to_dict())
         return folder
 
+    def keep(self, files: Mapping[str, str]) -> None:
+        """Write what a task has to keep with a run, by the name of the file."""
+        assert set(files) <= set(OF_ITS_TASK)
+        with clear_file_errors("write to", self.path):
+            for name, content in files.items():
+                write_atomically(self.path / name, content.encode())
+
+    def kept(self) -> dict[str, str]:
+        """What a task has kept with a run."""
+        there = [name for name in OF_ITS_TASK if (self.path / name).is_file()]
+        return {name: (self.path / name).read_text("utf-8") for name in there}
+
     def _clear(self) -> None:
         """Remove the files of a run and no others; config.json last, so that a kill leaves a run to start again."""
         if self.config_file.exists():
             checkpoint.clear(self.checkpoints)
             snapshots.clear(self.path)
-            about = [self.path / name for name in ABOUT_A_RUN]
+            about = [self.path / name for name in (*ABOUT_A_RUN, *OF_ITS_TASK)]
             for file in (*about, self.result_file, self.metrics_file, self.config_file):
                 file.unlink(missing_ok=True)
 

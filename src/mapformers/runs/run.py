@@ -48,6 +48,7 @@ class Run:
         It holds no optimiser, so it can be measured and analysed but not trained on.
         """
         target = RunFolder.create(Path(folder), self.config)
+        target.keep(RunFolder(self.folder).kept())
         with clear_file_errors("write to", target.path):
             checkpoint.save(target.checkpoints, self.step, self.model, None, {"seconds": 0.0})
             if self.result:

@@ -93,7 +93,8 @@ def start_run(
     trainer.snapshots = snapshots
     with _owned(folder), lost_processes_told(trainer.resumed_by):
         if trainer.is_main:
-            RunFolder.create(out, config, overwrite)
+            created = RunFolder.create(out, config, overwrite)
+            created.keep(getattr(trainer.task, "files_to_keep", dict)())
         return trainer.run()
 
 
