@@ -3,6 +3,7 @@
 import json
 import math
 import shlex
+import signal
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from mapformers.cli.main import main
 from mapformers.errors import UserError
 from mapformers.lm import preset
 from mapformers.lm.presets import PRESETS
+from mapformers.lm.text import Text
 from mapformers.runs.config import RunConfig
 
 
@@ -85,6 +87,30 @@ def test_a_run_and_its_continuation(data, tmp_path, capsys):
     assert "resume" in capsys.readouterr().err
     run = mf.load(out)
     assert run.model(torch.zeros(1, 4, dtype=torch.long)).shape == (1, 4, 257)
+
+
+def test_the_papers_twelve_layers_are_stopped_and_go_on_exactly(data, tmp_path, monkeypatch):
+    """Narrower than the paper's, but all layers of the preset, with its settings and one sequence a step."""
+    line = ["lm", "train", "--data", data, "--model", "mapwm", "--preset", "paper", "--batch-size", "1"]
+    line += ["--d-model", "96", "--context", "64", "--tokens", "256", "--final-sequences", "2"]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert main([*line, "--out", str(whole)]) == 0
+    original, calls = Text.loss, []
+
+    def pressed(*args):
+        calls.append(args)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return original(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Text, "loss", pressed)
+        assert main([*line, "--out", str(stopped)]) == 130
+    assert mf.load(stopped).step == 2
+    assert main(["lm", "train", "--resume", "--out", str(stopped)]) == 0
+    ends = mf.load(whole).model.state_dict(), mf.load(stopped).model.state_dict()
+    assert len(mf.load(stopped).config.model.layers) == 12
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
 def test_help_shows_the_values_of_the_preset(capsys):
