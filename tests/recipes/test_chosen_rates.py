@@ -9,7 +9,7 @@ import pytest
 from mapformers.recipes import RECIPES
 
 RESULTS = Path(__file__).parents[2] / "results"
-TABLES = {"rates-table1": "table1", "rates-table2": "table2", "rates-dyck": "dyck", "rates-ssm": "ssm"}
+TABLES = {f"rates-{table}": table for table in ("table1", "table2", "dyck", "ssm", "dims")}
 CLOSE = 0.005  # of two rates as near as this to the best the lower is taken
 
 
