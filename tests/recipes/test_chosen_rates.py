@@ -9,7 +9,7 @@ import pytest
 from mapformers.recipes import RECIPES
 
 RESULTS = Path(__file__).parents[2] / "results"
-TABLES = {f"rates-{table}": table for table in ("table1", "table2", "dyck", "ssm", "dims")}
+TABLES = {f"rates-{table}": table for table in ("table1", "table2", "dyck", "ssm")}
 CLOSE = 0.005  # of two rates as near as this to the best the lower is taken
 
 
