@@ -33,7 +33,7 @@ def test_recipes_that_choose_have_seeds_that_no_table_reports():
         "rates-table2",
         "rates-dyck",
         "rates-ssm",
-        "path-rates-dims",
+        "zero-mean-dims",
         "rates-lm",
         "ranks-table1",
         "path-rates-table1",
