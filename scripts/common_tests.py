@@ -14,7 +14,6 @@ named, so that its exception can go. What `transformers` itself warns of goes to
 import argparse
 import importlib
 import importlib.metadata
-import importlib.metadata
 import os
 import re
 import sys
