@@ -1,7 +1,7 @@
 """`zero-mean-dims`: MapEM in three dimensions with the mean movement held at zero for longer (to choose).
 
-In three dimensions a walk comes back less often, so a map is found later: on seed 0 MapEM-os with log n had found none
-when the 250 steps were over, and then gave opposite actions the same movement, a clock instead of a map.
+When 250 steps were over, a run on seed 0 (MapEM-os with log n) had found no map yet, and then gave opposite actions the
+same movement. A longer hold is no remedy: see `batches-dims`.
 """
 
 from mapformers.recipes.measures import Curve, Splits
@@ -15,7 +15,7 @@ ZERO_MEAN_DIMS = register_recipe(
         task="navigation",
         worlds={"3D": {"dims": 3}},
         rows=(Row("MapEM-os", "mapem"), Row("MapEM-s", "mapem", {"attend": "s"})),
-        seeds=(100, 101),
+        seeds=(100,),
         sweep={"zero_mean_steps": (250, 600, 1250)},
         measures=(Splits({IID: "IID"}), Curve()),
         views=(TableView(),),
