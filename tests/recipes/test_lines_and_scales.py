@@ -34,7 +34,7 @@ def test_recipes_that_choose_have_seeds_that_no_table_reports():
         "rates-dyck",
         "rates-ssm",
         "zero-mean-dims",
-        "batches-dims",
+        "start-dims",
         "rates-lm",
         "ranks-table1",
         "path-rates-table1",

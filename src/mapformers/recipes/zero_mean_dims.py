@@ -1,7 +1,7 @@
 """`zero-mean-dims`: MapEM in three dimensions with the mean movement held at zero for longer (to choose).
 
 When 250 steps were over, a run on seed 0 (MapEM-os with log n) had found no map yet, and then gave opposite actions the
-same movement. A longer hold is no remedy: see `batches-dims`.
+same movement. A longer hold is no remedy: see `start-dims`.
 """
 
 from mapformers.recipes.measures import Curve, Splits
