@@ -332,7 +332,7 @@ MORE_CASES = [
         "mapformers lm eval needs the folder that `mapformers lm train` wrote; see `mapformers lm eval --help`.",
     ),
     ("lm eval nowhere", "There is no folder nowhere; give the folder that"),
-    ("lm eval nowhere --windows 0", "--windows must be at least 1, not 0."),
+    ("lm eval nowhere --windows -1", "--windows must be at least 0, not -1."),
     ("lm eval nowhere --blocks -1", "--blocks must be at least 1, not -1."),
     ("lm eval nowhere --limit 0", "--limit must be at least 1, not 0."),
     ("lm eval nowhere --contexts long", "--contexts does not take 'long'; see `mapformers lm eval --help`."),
