@@ -157,9 +157,18 @@ def test_a_checkpoint_without_maps_loads_with_maps_that_do_nothing_yet(tmp_path)
     assert all(movement.omega.abs().min() > 0 for movement in find_movements(loaded))
 
 
+def test_gradient_checkpointing_gives_the_same_gradients():
+    plainly, again = with_maps().train(), with_maps().train()
+    again.gradient_checkpointing_enable({"use_reentrant": False})
+    for model in (plainly, again):
+        model(IDS, labels=IDS).loss.backward()
+    for one, other in zip(plainly.parameters(), again.parameters()):
+        assert torch.allclose(one.grad, other.grad, atol=1e-5)
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_gradient_checkpointing_gives_the_same_gradients(reentrant):
-    """Also of a loss of two calls, which are padded otherwise: layers are computed again after both."""
+def test_gradient_checkpointing_gives_the_same_gradients_after_two_calls(reentrant):
+    """They are padded otherwise, and layers are computed again after both."""
     if Version(transformers.__version__) < Version("4.52"):
         pytest.skip("before 4.52, transformers hands on no padding to layers that are computed again")
     plainly, again = with_maps().train(), with_maps().train()
