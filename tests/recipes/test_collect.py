@@ -102,6 +102,47 @@ def test_runs_that_the_record_has_already_are_kept(ran, tmp_path, capsys):
     assert json.loads((tmp_path / "new/mini.json").read_text()) == ran
 
 
+def test_what_players_score_in_other_worlds_stays(ran, tmp_path):
+    (tmp_path / "new").mkdir()
+    other = {name: {**ran[name], "2D": {"random": {"iid": 0.5}}} for name in ("players", "players_in")}
+    (tmp_path / "new/mini.json").write_text(json.dumps({**ran, **other}))
+    assert main(["collect", str(tmp_path / "runs"), "--results", str(tmp_path / "new")]) == 0
+    joined = json.loads((tmp_path / "new/mini.json").read_text())
+    assert joined == {**ran, **other} and set(joined["players"]) == {"1D", "2D"}
+
+
+def of_other_sources(folder):
+    for name in ("cell.json", "result.json"):
+        told = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**told, "sources": "0123456789abcdef"}))
+    return folder
+
+
+def test_of_two_folders_that_of_the_sources_as_they_are_now_is_taken(ran, tmp_path):
+    newer = folder_of(tmp_path, "MapWM")
+    older = of_other_sources(shutil.copytree(newer, newer.with_name("A-first-in-the-alphabet")))
+    collected = collect([tmp_path / "runs"])
+    assert collected.records["mini", "cpu"] == ran
+    assert list(collected.skipped) == [older]
+
+
+def test_a_current_run_of_the_record_is_not_replaced_by_one_of_other_sources(ran, tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/mini.json").write_text(json.dumps(ran))
+    of_other_sources(folder_of(tmp_path, "MapWM"))
+    assert main(["collect", str(tmp_path / "runs"), "--results", str(tmp_path / "new")]) == 0
+    assert json.loads((tmp_path / "new/mini.json").read_text()) == ran
+
+
+def test_that_a_run_was_confirmed_stays_known(ran, tmp_path):
+    (tmp_path / "new").mkdir()
+    confirmed = {"sources": "0123456789abcdef", "commit": "0123456"}
+    record = {**ran, "runs": [{**run, "confirmed": confirmed} for run in ran["runs"]]}
+    (tmp_path / "new/mini.json").write_text(json.dumps(record))
+    assert main(["collect", str(tmp_path / "runs"), "--results", str(tmp_path / "new")]) == 0
+    assert json.loads((tmp_path / "new/mini.json").read_text()) == record
+
+
 @pytest.mark.parametrize(
     ("folders", "sentence"),
     [([], "needs run folders"), (["nowhere"], "no folder nowhere"), (["empty"], "empty holds no run")],

@@ -74,6 +74,55 @@ def test_a_cell_whose_settings_have_changed_starts_in_another_folder(mini, tmp_p
     assert sorted(checkpoints.values()) == ["step-00000002", "step-00000004"] and len(checkpoints) == 2
 
 
+def test_it_is_said_before_how_many_runs_leave_the_record(mini, tmp_path, monkeypatch):
+    """Other seeds of a line that now has other settings are no seeds of it."""
+    run_recipe(mini, tmp_path, seeds=3)
+    monkeypatch.setattr(Navigation, "training", lambda self, scale: {**TINY, "sequences": 8})
+    console = quiet()
+    record = run_recipe(mini, tmp_path, rows=["MapWM"], console=console)
+    assert "on seeds that are not run now: 2; they leave the record." in console.file.getvalue()
+    assert keys(record) == [("MapWM", "1D", 0), *(("RoPE (tiny)", "1D", seed) for seed in range(3))]
+    again = quiet()
+    run_recipe(mini, tmp_path, rows=["MapWM"], seeds=2, console=again)
+    assert "leave the record" not in again.file.getvalue()
+
+
+def test_what_is_missing_of_players_is_measured_though_nothing_is_to_run(mini, tmp_path):
+    record = run_recipe(mini, tmp_path)
+    file = tmp_path / "mini.json"
+    file.write_text(json.dumps({name: value for name, value in record.items() if "players" not in name}))
+    assert run_recipe(mini, tmp_path) == record == json.loads(file.read_text())
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
+def test_damaged_measures_are_taken_again_and_stop_no_other_cell(mini, tmp_path, content):
+    record = run_recipe(mini, tmp_path)
+    (tmp_path / "mini.json").unlink()
+    for file in tmp_path.glob("runs/mini/cpu/*/measures.json"):
+        file.write_bytes(content)
+    assert run_recipe(mini, tmp_path)["runs"] == record["runs"]
+
+
+def test_a_cell_that_is_being_measured_belongs_to_the_command_that_measures_it(mini, tmp_path, monkeypatch):
+    measure, seen = running.measure_run, []
+
+    def watched(recipe, folder):
+        seen.append(RunFolder(folder).is_locked())
+        return measure(recipe, folder)
+
+    monkeypatch.setattr(running, "measure_run", watched)
+    run_recipe(mini, tmp_path, rows=["MapWM"])
+    assert seen == [True]
+
+
+def test_a_grid_of_more_sequences_is_measured_again():
+    grid = GridMeasure("steps", (4,), "grid", (3,), n_sequences=8)
+    kept = {"axes": {"steps": [4], "grid": [3]}, "metric": "accuracy", "values": [[0.5]]}
+    assert grid.fits(kept) and grid.fits({**kept, "n_sequences": 8})  # older records do not say how many
+    assert not grid.fits({**kept, "n_sequences": 4})
+    assert replace(grid, n_sequences=None).fits({**kept, "n_sequences": 4})
+
+
 def test_a_measure_that_is_new_is_taken_of_the_run_there_is(mini, tmp_path, monkeypatch):
     first = run_recipe(mini, tmp_path, rows=["MapWM"])
     more = replace(mini, measures=(*mini.measures, GridMeasure("steps", (4, 6), "grid", (3, 4))))

@@ -60,7 +60,8 @@ def train_and_measure(work: Work, console: Console) -> None:
         start_run(work.config, folder, console, work.cell.title)
     elif not _is_trained(work):
         resume_run(folder, console, work.cell.title)
-    measure_run(work.cell.recipe, folder)
+    with run.lock():  # or another command would take the cell for one that nobody is at work on
+        measure_run(work.cell.recipe, folder)
 
 
 def _is_trained(work: Work) -> bool:

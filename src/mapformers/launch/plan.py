@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ class Plan:
     ``kept``        how many done runs are kept although their sources have changed.
     ``unrecorded``  how many done runs are from before sources were recorded; they are kept too.
     ``shared``      what the records of other recipes have of cells that are not done: runs of the same config.
+    ``leaving``     how many recorded runs of other seeds have the settings that their line had before.
     """
 
     recipe: Recipe
@@ -37,6 +38,7 @@ class Plan:
     kept: int
     unrecorded: int
     shared: Sequence[Mapping[str, Any]] = ()
+    leaving: int = 0
 
     def sentences(self) -> Iterator[str]:
         yield f"{self.recipe.name} at {self.scale} scale: {len(self.todo)} runs to do, {self.done} done."
@@ -44,12 +46,19 @@ class Plan:
         for why, remedy in (("sources changed", " (--keep-old keeps such runs)"), ("settings changed", "")):
             if reasons[why]:
                 yield f"Done before, and repeated because their {why}: {reasons[why]}{remedy}."
+        if self.leaving:
+            yield f"Recorded with former settings on seeds that are not run now: {self.leaving}; they leave the record."
         if self.shared:
             yield f"Taken from the records of other recipes, where the same run is: {len(self.shared)}."
         if self.kept:
             yield f"Kept although the sources that decide them have changed: {self.kept}."
         if self.unrecorded:
             yield f"Kept although it is not recorded which sources they are of: {self.unrecorded}."
+
+    def worlds_without_players(self) -> list[str]:
+        """Worlds that have runs, and nothing on what players score there."""
+        ran = {entry["world"] for entry in self.record["runs"]} - set(self.record.get("players", {}))
+        return [world for world in self.recipe.worlds if world in ran]
 
 
 def make_plan(recipe: Recipe, scale: Scale, file: Path, cells: Sequence[Cell], keep_old: bool = False) -> Plan:
@@ -70,7 +79,20 @@ def make_plan(recipe: Recipe, scale: Scale, file: Path, cells: Sequence[Cell], k
         else:
             todo.append((cell, why))
     counts = states.total(), states["changed"], states["unrecorded"]
-    return Plan(recipe, scale, file, record, todo, *counts, shared=list(elsewhere.values()))
+    leaving = _leaving([cell for cell, _ in todo], scale, record)
+    return Plan(recipe, scale, file, record, todo, *counts, shared=list(elsewhere.values()), leaving=leaving)
+
+
+def _leaving(todo: Sequence[Cell], scale: Scale, record: Record) -> int:
+    """How many runs leave the record when these cells are done: other seeds of their lines, with other settings."""
+    keys = {cell.key for cell in todo}
+    coming = {(line_label(cell.row.label, cell.sweep), cell.world): cell for cell in todo}
+    others = [entry for entry in record["runs"] if key_of(entry) not in keys]
+    beside = [(coming.get((line_of(entry), entry["world"])), entry) for entry in others]
+    return sum(
+        cell is not None and not is_run_of(replace(cell.config(scale), seed=entry["seed"]), entry)
+        for cell, entry in beside
+    )
 
 
 def _why(cell: Cell, scale: Scale, entry: Mapping[str, Any] | None, state: str) -> Why | None:

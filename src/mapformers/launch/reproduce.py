@@ -40,7 +40,9 @@ class Where:
     def threads(self) -> int:
         """Of each cell: the cores are shared out, or what Slurm was asked for."""
         if self.cluster == "slurm":
-            return int((self.slurm or {}).get("cpus_per_task", 1))
+            asked = str((self.slurm or {}).get("cpus_per_task", 1))
+            require(asked.isdecimal() and int(asked) >= 1, f"cpus_per_task must be a whole number, not {asked!r}.")
+            return int(asked)
         return max(1, torch.get_num_threads() // (self.jobs or 1))
 
     def __post_init__(self) -> None:
@@ -134,9 +136,10 @@ def _require_nobody_else(works: Sequence[Work], where: Where) -> None:
 
 
 def _record_players(plan: Plan, console: Console) -> None:
-    """What players score in a world belongs to the record before the first run there does."""
+    """What players score in a world belongs to the record before the first run there does; what is missing, too."""
     empty = empty_record(plan.recipe, plan.scale)
     worlds = [*(cell.world for cell, _ in plan.todo), *(entry["world"] for entry in plan.shared)]
+    worlds += plan.worlds_without_players()
     for world in dict.fromkeys(worlds):
         measured = with_players_of(plan.recipe, plan.record, world)
         if measured is not plan.record:

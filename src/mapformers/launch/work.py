@@ -13,7 +13,7 @@ from typing import Any
 
 from mapformers.errors import require
 from mapformers.files import read_json
-from mapformers.recipes.collect import CELL, MEASURES, cell_of
+from mapformers.recipes.collect import CELL, cell_of, kept_measures
 from mapformers.recipes.recipe import Cell
 from mapformers.recipes.record import is_run_of
 from mapformers.runs.config import RunConfig, Scale
@@ -67,9 +67,9 @@ class Work:
 
     def is_finished(self) -> bool:
         """Whether its run has come to its end and all that the recipe measures of it is in the folder."""
-        if not (RunFolder(self.folder).result_file.exists() and (self.folder / MEASURES).exists()):
+        if not RunFolder(self.folder).result_file.exists():
             return False
-        kept = read_json(self.folder / MEASURES)
+        kept = kept_measures(self.folder)
         return all(measure.fits(kept.get(measure.name)) for measure in self.cell.recipe.measures)
 
     def failure(self) -> str | None:

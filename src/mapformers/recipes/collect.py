@@ -14,6 +14,7 @@ from mapformers.recipes.recipe import RECIPES, Cell, Recipe
 from mapformers.recipes.record import Record, empty_record, is_run_of, key_of, with_added_rows, with_players, with_run
 from mapformers.runs.config import Scale
 from mapformers.runs.folder import RunFolder
+from mapformers.runs.provenance import freshness
 from mapformers.runs.run import load
 
 CELL, MEASURES = "cell.json", "measures.json"
@@ -33,8 +34,7 @@ def cell_of(plain: Mapping[str, Any]) -> tuple[Cell, Scale]:
 
 def measure_run(recipe: Recipe, folder: Path) -> dict[str, Any]:
     """Everything the recipe measures of a finished run, kept in its folder: what is there is not measured again."""
-    file = folder / MEASURES
-    kept: dict[str, Any] = read_json(file) if file.exists() else {}
+    file, kept = folder / MEASURES, kept_measures(folder)
     missing = [measure for measure in recipe.measures if not measure.fits(kept.get(measure.name))]
     if missing:
         run = load(folder)
@@ -50,18 +50,31 @@ def measure_run(recipe: Recipe, folder: Path) -> dict[str, Any]:
     return {measure.name: kept[measure.name] for measure in recipe.measures}
 
 
+def kept_measures(folder: Path) -> dict[str, Any]:
+    """What was measured of a run; nothing where the file is damaged, since it can be measured again."""
+    try:
+        kept = read_json(folder / MEASURES)
+    except UserError:
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
 def entry_of(cell: Cell, folder: Path) -> dict[str, Any]:
     """What the record keeps of a finished cell: which it is, its config, result.json and what was measured."""
     found = measure_run(cell.recipe, folder)
+    own = {name: found[name] for name in OWN_KEYS if name in found}
+    others = {name: data for name, data in found.items() if name not in OWN_KEYS}
+    return {**cell.place(), **config_and_result(folder), **own, "measures": others}
+
+
+def config_and_result(folder: Path) -> dict[str, Any]:
+    """The config of a finished run, and what result.json says, with all the sources that it was run with."""
     run = RunFolder(folder)
     result = read_json(run.result_file)
     for name in ("commit", "sources"):
         result.setdefault(name, None)  # a run from before they were recorded
     began = read_json(folder / CELL).get("sources")
-    result["sources"] = joined_sources(began, result["sources"])
-    own = {name: found[name] for name in OWN_KEYS if name in found}
-    others = {name: data for name, data in found.items() if name not in OWN_KEYS}
-    return {**cell.place(), "config": read_json(run.config_file), **result, **own, "measures": others}
+    return {"config": read_json(run.config_file), **result, "sources": joined_sources(began, result["sources"])}
 
 
 def joined_sources(before: str | None, after: str | None) -> str | None:
@@ -80,9 +93,12 @@ class Collected:
 
 
 def collect(folders: Sequence[str | Path]) -> Collected:
-    """Rebuild the records of recipes from run folders, or from folders that hold run folders at any depth."""
+    """Rebuild the records of recipes from run folders, or from folders that hold run folders at any depth.
+
+    Of two folders of one cell, that with a run of the sources as they are now is taken.
+    """
     collected = Collected()
-    for folder in _run_folders(folders):
+    for folder in sorted(_run_folders(folders), key=_is_current, reverse=True):
         try:
             _add(collected, folder)
         except UserError as error:
@@ -90,6 +106,13 @@ def collect(folders: Sequence[str | Path]) -> Collected:
     for (name, scale), record in collected.records.items():
         collected.records[name, scale] = with_players(RECIPES[name], record)
     return collected
+
+
+def _is_current(folder: Path) -> bool:
+    try:
+        return freshness(config_and_result(folder)) == "current"
+    except (UserError, LookupError, TypeError, AttributeError):  # not finished, or no run of ours: `_add` says so
+        return False
 
 
 def _add(collected: Collected, folder: Path) -> None:

@@ -21,7 +21,7 @@ def plain_figures(recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Any]:
                 "world": world,
                 "split": split,
                 "mean": found.mean,
-                "std": found.std,
+                "std": found.std if found.n > 1 else None,
                 "low": found.low,
                 "high": found.high,
                 "seeds": found.n,

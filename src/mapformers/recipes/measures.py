@@ -178,9 +178,12 @@ class GridMeasure(Measure):
 
     def fits(self, kept: Any) -> bool:
         axes = {self.rows: list(self.row_values), self.columns: list(self.column_values)}
-        return kept is not None and kept["axes"] == axes and self.metric in (None, kept["metric"])
+        if kept is None or kept["axes"] != axes or self.metric not in (None, kept["metric"]):
+            return False
+        return self.n_sequences in (None, kept.get("n_sequences", self.n_sequences))  # older records do not say it
 
     def measure(self, run: Run) -> dict[str, Any]:
+        n_sequences = self.n_sequences or run.config.train.final_sequences
         grid = evaluate_grid(
             run.model,
             run.task,
@@ -188,6 +191,6 @@ class GridMeasure(Measure):
             self.column_values,
             names=(self.rows, self.columns),
             metric=self.metric,
-            n_sequences=self.n_sequences or run.config.train.final_sequences,
+            n_sequences=n_sequences,
         )
-        return grid.to_dict()
+        return {**grid.to_dict(), "n_sequences": n_sequences}

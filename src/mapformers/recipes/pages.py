@@ -146,7 +146,8 @@ def seeds_table(recipe: Recipe, record: Mapping[str, Any]) -> Table:
     headings.append("core-minutes")
     rows = []
     for run in record["runs"]:
-        values = [run["splits"][split][recipe.metric]["value"] for split in recipe.splits]
+        found = [run["splits"].get(split, {}).get(recipe.metric) for split in recipe.splits]
+        values = [None if metric is None else metric["value"] for metric in found]  # of a split that came later, none
         cells = ["–" if value is None else f"{value:.4f}" for value in values]
         cells += on_the_way(curve.points(run), curve.lower_is_better) if curve else []
         cells.append(f"{core_minutes(run):.1f}")

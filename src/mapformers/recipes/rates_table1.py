@@ -2,8 +2,8 @@
 
 All 128 symbols, because a rate that suits fewer need not suit 128: what is summed along the sequence adds up its noise.
 A quarter of the budget first. A short schedule favours a high rate, so a row of which the highest was best is run again
-with all of its budget, and that decides. PathAtt learned little with a quarter at any rate, so its whole budget decides,
-with batches of 32.
+with all of its budget, and that decides. PathAtt learned little with a quarter at any rate, so its whole budget
+decides, with batches of 32.
 """
 
 from dataclasses import replace

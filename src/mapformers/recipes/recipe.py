@@ -272,7 +272,9 @@ def line_label(row: str, sweep: Mapping[str, Any]) -> str:
 
 
 def sweep_text(sweep: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in sorted(sweep.items()))
+    """A sweep as part of a cell's key; a tuple is written as the list that it is in a record."""
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in sweep.items()}
+    return ", ".join(f"{name}={value!r}" for name, value in sorted(values.items()))
 
 
 RECIPES: registry.Registry[Recipe] = registry.RECIPES

@@ -15,6 +15,7 @@ from mapformers.evaluation.aggregate import Summary, summarise
 from mapformers.files import clear_file_errors, read_json, write_json
 from mapformers.recipes.recipe import Key, Recipe, Row, line_label, sweep_text
 from mapformers.runs.config import RunConfig, Scale
+from mapformers.runs.provenance import freshness
 from mapformers.stages import doing
 from mapformers.tasks import Metric
 
@@ -80,11 +81,26 @@ def _same_line_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
 
 
 def with_collected(new: Record, older: Record) -> Record:
-    """What was collected, with those runs of an older record that are of other cells."""
+    """An older record with what was collected; what it has of other cells, and on players of other worlds, stays.
+
+    A run that is current stays, too, where the collected one of the same cell is not.
+    """
+    known = {key_of(entry): entry for entry in older["runs"]}
     joined = older
     for entry in new["runs"]:
-        joined = with_run(joined, entry)
-    return {**new, "runs": joined["runs"]}
+        joined = with_run(joined, _newer(known.get(key_of(entry)), entry))
+    players = {name: {**older.get(name, {}), **new.get(name, {})} for name in ("players", "players_in")}
+    return {**new, **{name: worlds for name, worlds in players.items() if worlds}, "runs": joined["runs"]}
+
+
+def _newer(known: Mapping[str, Any] | None, collected: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Which of two runs of one cell the record keeps; that a run was confirmed is known to the record alone."""
+    if known is None or known.get("config") != collected.get("config"):
+        return collected
+    if known.get("sources") == collected.get("sources"):
+        return {**collected, **({"confirmed": known["confirmed"]} if "confirmed" in known else {})}
+    stays = freshness(known) == "current" and freshness(collected) != "current"
+    return known if stays else collected
 
 
 def with_added_rows(recipe: Recipe, entries: Iterable[Mapping[str, Any]]) -> Recipe:

@@ -87,7 +87,8 @@ def _line(axes: Axes, name: str, series: Series, names: Sequence[str], frame: Fr
 
 def _floor(panels: Panels) -> float:
     """Where the axis of shares begins: at 0, or at the tenth below the lowest figure if all are in the upper half."""
-    lowest = min((mean - std for series in panels.values() for line in series.values() for _, mean, std in line.points))
+    figures = [point for series in panels.values() for line in series.values() for point in line.points]
+    lowest = min((mean - std for _, mean, std in figures), default=0.0)
     return -0.03 if lowest < 0.5 else math.floor(10 * lowest) / 10 - 0.01
 
 
