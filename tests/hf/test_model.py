@@ -240,3 +240,22 @@ def test_mistakes_are_named():
     with pytest.raises(UserError, match="of your own"):
         from_run(mf.Run(None, None, torch.nn.Linear(2, 2), {}, 0))
     assert AutoConfig.for_model("mapformer").model == "mapwm"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["built", "started anew"])
+def test_a_tied_model_starts_as_build_model_does(again):
+    """The norm before a tied head has small gains, so that the loss starts at ln V."""
+    settings = {"vocab_size": 50, "d_model": 64, "n_layers": 1, "n_heads": 2, "rank": 2, "tie_head": True}
+    torch.manual_seed(3)
+    model = MapFormerForCausalLM(MapFormerConfig("mapwm", **settings))
+    torch.manual_seed(3)
+    wanted = mf.build_model("mapwm", **settings)
+    if again:
+        model.decoder.norm.gain.data.fill_(7.0)
+        model.init_weights()
+    torch.testing.assert_close(model.decoder.norm.gain, wanted.norm.gain, rtol=0, atol=0)
+    if not again:
+        tokens = torch.arange(20).view(2, 10)
+        torch.testing.assert_close(model(tokens).logits, wanted(tokens))
+        loss = model(tokens, labels=tokens).loss
+        assert loss.item() == pytest.approx(math.log(50), abs=0.1)

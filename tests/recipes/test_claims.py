@@ -73,7 +73,7 @@ def test_a_claim_may_be_about_a_place_of_a_grid(mini):
         grid = {"axes": {"steps": [4, 8], "grid": [3, 5]}, "metric": "accuracy", "values": [[0, 0], [value, None]]}
         run["measures"] = {"steps x grid": grid}
     assert check(claim, recipe, record).measured == pytest.approx(0.7)
-    assert claim.compared == "MapWM, 1D, steps x grid at 8, 3"
+    assert claim.compared(recipe) == "MapWM, 1D, steps x grid at 8, 3"
     assert verdicts(recipe, record, replace(claim, better=replace(there, column=5))) == ["not measured"]
 
 
@@ -81,7 +81,7 @@ def test_a_claim_may_be_about_what_is_known_after_so_many_sequences(mini):
     early, late = At("MapWM", "1D", after=500), At("RoPE (tiny)", "1D", after=1600)
     claim = Claim("With three times less data.", better=early, worse=late)
     assert check(claim, mini, RECORD).measured == pytest.approx(0.625 / 2 - 0.125)  # curves: 8, 800, 1600
-    assert claim.compared == ("MapWM, 1D, iid after 500 sequences − RoPE (tiny), 1D, iid after 1,600 sequences")
+    assert claim.compared(mini) == ("MapWM, 1D, iid after 500 sequences − RoPE (tiny), 1D, iid after 1,600 sequences")
     for never in (7, 1601):  # before the first point, after the last
         assert verdicts(mini, RECORD, replace(claim, better=replace(early, after=never))) == ["not measured"]
     with pytest.raises(mf.UserError, match="measures no Curve"):

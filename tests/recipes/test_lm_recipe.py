@@ -9,11 +9,13 @@ import pytest
 import mapformers as mf
 from helpers import tiny_corpus
 from mapformers.cli.main import main
+from mapformers.evaluation.significance import welch
 from mapformers.launch.reproduce import reproduce
 from mapformers.recipes import RECIPES
 from mapformers.recipes.claims import check
 from mapformers.recipes.language import AS_IN_THE_PAPER, TUNED
-from mapformers.recipes.lm import BLIMP, LM, PRINTED_BLIMP, WINDOWS
+from mapformers.recipes.language_measures import rounded
+from mapformers.recipes.lm import BLIMP, LM, PRINTED_BLIMP, VALIDATION, WINDOWS
 from mapformers.recipes.pages import recipe_tables
 from mapformers.recipes.views import AlongFigures
 from minimal_pairs import write
@@ -34,13 +36,14 @@ def run_of(row, world="books", seed=0, perplexity=100.0, stretch=1.0, shift=0.0,
     """A recorded run, made up."""
     chance = np.random.default_rng(7)  # the windows are the same for every run
     losses = chance.normal(4.6, 0.5, 50) + shift + np.random.default_rng(seed).normal(0, 0.01, 50)
+    longer = losses[:20] + np.log(stretch) + np.random.default_rng(9).normal(0, 0.01, 20)
     contexts = {str(context): perplexity for context in (128, 256, 512, 1024, 2048)}
     values = {**contexts, "4096": stretch * perplexity, "stretch": stretch}
     blimp = dict.fromkeys(LM.measures[-1].headings, 0.5)
     measures = {
         "validation": {"values": {"perplexity": perplexity}, "n": 5},
         "windows": losses.tolist(),
-        "contexts": {"values": values, "documents": {}},
+        "contexts": {"values": values, "documents": {"256": losses[:20].tolist(), "4096": longer.tolist()}},
         "blimp": {"values": blimp},
     }
     place = {"row": row, "world": world, "seed": seed, "sweep": {}}
@@ -126,10 +129,76 @@ def test_differences_have_their_tests_and_the_papers_figure(data):
     runs += [run_of("CoPE", perplexity=101.0, shift=0.01)]
     [table] = [table for table in recipe_tables(LM, record(*runs)) if "against RoPE" in table.title]
     by_row = {row[0]: row[1:] for row in table.rows}
-    assert by_row["MapWM"][0].startswith("-2.9") and float(by_row["MapWM"][1]) < 0.01
-    assert by_row["MapWM"][2] == "5 and 5" and by_row["MapWM"][3].startswith("-2.9")
-    assert by_row["MapWM"][-1] == "−1.8 %, p < 0.005"
-    assert by_row["CoPE"][1:3] == ["–", "1 and 5"] and by_row["CoPE"][3].startswith("+1.0")
+    assert table.headings == [
+        "books", "over seeds", "Welch's p", "paired p", "seeds", "window by window", "p", "windows",
+        "document by document", "p", "documents", "paper",
+    ]  # fmt: skip
+    over_seeds, welchs, pairs, seeds, by_window, _, windows, by_document, _, documents, paper = by_row["MapWM"]
+    assert over_seeds.startswith("-2.9") and by_window.startswith("-2.9") and by_document.startswith("-2.9")
+    assert float(welchs) < 0.01 and pairs == "< 0.0001"  # the seeds differ by the same
+    assert (seeds, windows, documents, paper) == ("5 and 5", "50", "20", "−1.8 %, p < 0.005")
+    assert by_row["CoPE"][1:4] == ["–", "–", "1 and 5"] and by_row["CoPE"][4].startswith("+1.0")
+    assert by_row["CoPE"][0] == "+1.00 %"  # against seed 0 of RoPE, not against the mean of its five
+
+
+def test_the_papers_figures_stand_beside_books_only(data):
+    runs = [run_of(row, world=world) for row in ("RoPE", "MapWM") for world in ("books", "code")]
+    for table in recipe_tables(LM, record(*runs)):
+        text = " ".join(cell for row in table.rows for cell in row)
+        assert ("19.14" in text or "1.8 %" in text or "(0.90" in text) <= ("books" in table.title), table.title
+        assert not ("code" in table.title and any("The paper's figures" in note for note in table.notes))
+
+
+def test_a_seed_that_diverged_leaves_no_figure_of_its_row(data):
+    runs = [run_of("RoPE", seed=seed) for seed in range(3)]
+    runs += [run_of("MapWM", seed=seed, perplexity=90.0) for seed in range(3)]
+    measures = runs[-1]["measures"]
+    measures["validation"]["values"]["perplexity"] = None
+    measures["windows"] = [None] * 50
+    measures["contexts"] = {"values": dict.fromkeys(measures["contexts"]["values"]), "documents": {"256": [None] * 20}}
+    tables = recipe_tables(LM, record(*runs))
+    [against] = [table for table in tables if "against RoPE" in table.title]
+    assert against.rows == [["MapWM", "–", "–", "–", "3 and 3", "–", "–", "–", "–", "–", "–", "−1.8 %, p < 0.005"]]
+    [stretch] = [table for table in tables if "4096 against 256" in table.title]
+    assert [row[0] for row in stretch.rows] == ["RoPE"]
+
+
+def test_what_a_model_that_diverged_is_measured_by_can_be_kept(data, monkeypatch):
+    """Losses that are no numbers become None, of which JSON has a word."""
+    assert rounded([1.0, float("nan"), float("inf"), 0.1234567]) == [1.0, None, None, 0.12346]
+    monkeypatch.setattr("mapformers.recipes.language_measures.mean_of_last", lambda *_: float("inf"))
+    monkeypatch.setattr("mapformers.recipes.language_measures.over_training", lambda run: [])
+    assert VALIDATION.measure(None)["values"] == {"perplexity": None}
+
+
+def test_a_measure_that_fails_costs_no_other(data, inline, monkeypatch):
+    def broken(self, run):
+        raise RuntimeError("no BLiMP today")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(BLIMP), "measure", broken)
+        with pytest.raises(mf.UserError, match="no BLiMP today"):
+            reproduce("lm", scale="smoke", rows=["NoPE"], worlds=["books"], seeds=1, console=quiet())
+    [folder] = [path.parent for path in Path("runs/lm/smoke").rglob("result.json")]
+    kept = json.loads((folder / "measures.json").read_text())
+    assert {"splits", "curve", "validation", "windows", "contexts"} <= set(kept) and "blimp" not in kept
+
+
+def test_a_report_needs_no_text(data, inline, capsys, monkeypatch):
+    reproduce("lm", scale="smoke", rows=["NoPE"], worlds=["books"], seeds=1, console=quiet())
+    for name in ("books", "python"):
+        (data / "data" / name).unlink()
+    assert main(["report", "lm", "--scale", "smoke"]) == 0
+    assert "NoPE" in capsys.readouterr().out
+
+
+def test_what_a_longer_context_costs_has_an_interval_over_documents(data):
+    runs = [run_of("RoPE", seed=seed, stretch=1.5) for seed in range(2)]
+    [table] = [table for table in recipe_tables(LM, record(*runs)) if "4096 against 256" in table.title]
+    assert table.rows[0][2:] == ["2", "20"]
+    change, interval = table.rows[0][1].split(" % (")
+    low, high = (float(each) for each in interval.rstrip(")").split(" to "))
+    assert low < float(change) < high and float(change) == pytest.approx(50, abs=1) and high - low < 3
 
 
 def test_claims_need_a_p_and_several_seeds(data):
@@ -140,6 +209,9 @@ def test_claims_need_a_p_and_several_seeds(data):
     found = check(claim, LM, record(*rope, *better))
     assert found.holds and found.verdict.startswith("holds, p = 0.00") and found.measured == pytest.approx(3.0)
     assert check(claim, LM, record(*rope, *hardly)).holds is False
+    assert claim.compared(LM) == "RoPE − MapWM, books, validation perplexity"  # positive if it holds
+    logs = [np.log([run["measures"]["validation"]["values"]["perplexity"] for run in runs]) for runs in (better, rope)]
+    assert found.p == pytest.approx(welch(*(each.tolist() for each in logs)).p)
     assert check(claim, LM, record(rope[0], better[0])).holds is None
     stretch = next(claim for claim in LM.claims if claim.better.figure == "stretch" and claim.better.line == "log n")
     assert check(stretch, LM, record(run_of("log n", stretch=1.04))).holds

@@ -14,7 +14,7 @@ from mapformers.hf.cache import OTHER_CACHES, MapFormerCache, checked_cache
 from mapformers.hf.configuration import MapFormerConfig
 from mapformers.hf.hub import Package
 from mapformers.hf.starts import in_float32, start, start_layer
-from mapformers.model import EMBEDDING_STD, Decoder
+from mapformers.model import EMBEDDING_STD, Decoder, TiedHead
 from mapformers.modules.context import EMPTY_PAST, Context, StreamState
 
 
@@ -165,12 +165,14 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
             super().init_weights()
         else:
             self._is_built = True
+            if self.config.tie_word_embeddings:
+                TiedHead.start(self.decoder.norm)
             self.tie_weights()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """What a checkpoint does not have; also the rows that `resize_token_embeddings` adds."""
-        start(self.decoder, module)
+        start(self.decoder, module, self.config.tie_word_embeddings)
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:

@@ -11,8 +11,10 @@ from mapformers.modules.layer import LAYERS, RMSNorm
 READY = "_is_hf_initialized"  # how transformers marks what it has loaded, on tensors or on the modules that own them
 
 
-def start(decoder: Decoder, module: nn.Module) -> None:
+def start(decoder: Decoder, module: nn.Module, tied: bool = False) -> None:
     """Give every tensor of ``module`` that is not there yet the value it has in a new decoder.
+
+    ``tied``: whether the head is the embedding, before which the norm starts with smaller gains.
 
     The weights of a layer start together (W_o is the transpose of W_v, for one), so a layer is built anew and what is
     missing copied from it: the one description of the start is the constructor.
@@ -23,7 +25,7 @@ def start(decoder: Decoder, module: nn.Module) -> None:
     missing = [tensor for tensor in module.parameters(recurse=False) if not ready(module, tensor)]
     for tensor in missing:
         if isinstance(module, RMSNorm):
-            tensor.fill_(1.0)
+            tensor.fill_(1 / math.sqrt(len(tensor)) if tied else 1.0)
         else:  # the embedding, or the head, which starts as the embedding in size
             tensor.normal_(std=EMBEDDING_STD if isinstance(module, nn.Embedding) else 1 / math.sqrt(tensor.shape[-1]))
     return None

@@ -24,7 +24,8 @@ CODE = (
     ".go", ".rb", ".php", ".swift", ".lua", ".jl", ".r", ".hs", ".ml", ".sh", ".sql", ".lean", ".v",
 )  # fmt: skip
 SUFFIXES = (*PROSE, *CODE)
-NOT_THE_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__phello__"}
+# Tests, packages beside the library, and tables of encodings, which are a hundred copies of one file.
+NOT_THE_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__phello__", "encodings"}
 
 
 class Source(Protocol):
@@ -147,7 +148,7 @@ def _walk(root: Path, without: frozenset[str] = frozenset()) -> Iterator[tuple[s
 
 
 def _python(which: str, reading: ReadOptions) -> FileSource:
-    """Python source: of the standard library without its tests, of a package, or of all packages."""
+    """Python source: of the standard library without its tests and encodings, of a package, or of all packages."""
     library = Path(sysconfig.get_paths()["stdlib"])
     version = f"Python {platform.python_version()}"
     if which in ("", "all"):

@@ -16,7 +16,7 @@ from mapformers import lie
 from mapformers.modules.context import Context
 from mapformers.ops.fading_attention import MAX_FADING
 
-RATE_LOG_AT_START = math.log(0.01)  # a hundred unit steps to fade by e
+RATE_LOG_AT_START = math.log(0.01)  # to fade by e: a hundred unit steps, along one inner dimension
 
 
 def fading_of(movement: Tensor, rate_log: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from mapformers.recipes.views import (
     GridView,
     LineView,
     SliceView,
+    StretchView,
     TableView,
     View,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "Row",
     "SliceView",
     "Splits",
+    "StretchView",
     "TableView",
     "View",
     "collect",

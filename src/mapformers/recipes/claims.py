@@ -124,7 +124,8 @@ def _require_known(kind: str, name: object, known: Any) -> None:
 class Claim:
     """One place is better than another by more than ``margin``; or the figure of one is ``at_least`` or ``at_most``.
 
-    ``p_below``: a difference holds only if Welch's test over seeds has a smaller p; then several seeds are needed.
+    ``p_below``: a difference holds only if Welch's test over seeds has a smaller p; then several seeds are needed. Of
+    figures such as a perplexity it compares logarithms, as the table of differences does.
     ``finding``: why it does not hold, and what was tried; shown where it does not.
 
     Examples:
@@ -159,14 +160,15 @@ class Claim:
             return self.at_most - measured
         return measured - (self.margin if self.at_least is None else self.at_least)
 
-    @property
-    def compared(self) -> str:
-        """``MapWM-r2 − RoPE (1L), 2D, ood-sparse``."""
+    def compared(self, recipe: Recipe) -> str:
+        """``MapWM-r2 − RoPE (1L), 2D, ood-sparse``; where lower is better, what is taken from what is the other way."""
         if self.worse is None:
             return f"{self.better.line}, {self.better.place}"
-        if self.worse.place == self.better.place:
-            return f"{self.better.line} − {self.worse.line}, {self.better.place}"
-        return f"{self.better.line}, {self.better.place} − {self.worse.line}, {self.worse.place}"
+        lower = self.better.lower_is_better(recipe)
+        first, second = (self.worse, self.better) if lower else (self.better, self.worse)
+        if first.place == second.place:
+            return f"{first.line} − {second.line}, {first.place}"
+        return f"{first.line}, {first.place} − {second.line}, {second.place}"
 
     @property
     def wanted(self) -> str:
@@ -236,7 +238,10 @@ def check(claim: Claim, recipe: Recipe, record: Mapping[str, Any]) -> Check:
             return Check(claim, gain, pooled([better, worse]))
         if min(better.n, worse.n) < 2:
             return Check(claim)
-        tested = welch(claim.better.values(recipe, record), claim.worse.values(recipe, record))
+        sides = [place.values(recipe, record) for place in (claim.better, claim.worse)]
+        if claim.better.lower_is_better(recipe) and min(map(min, sides)) > 0:
+            sides = [list(map(math.log, values)) for values in sides]
+        tested = welch(*sides)
         return Check(claim, gain, pooled([better, worse]), tested.p)
     return Check(claim) if better is None else Check(claim, better.mean, pooled([better]))
 
@@ -256,7 +261,7 @@ def claims_table(recipe: Recipe, record: Mapping[str, Any]) -> Table:
     """A line for each claim: what was compared, by how much, against the spread over seeds, and the verdict."""
     found = checks(recipe, record)
     rows = [
-        [each.claim.text, each.claim.compared, each.figure, each.claim.wanted, each.spread_text, each.verdict]
+        [each.claim.text, each.claim.compared(recipe), each.figure, each.claim.wanted, each.spread_text, each.verdict]
         for each in found
     ]
     headings = ["claim", "compared", "measured", "wanted", "spread over seeds", "verdict"]

@@ -44,9 +44,10 @@ def measure_run(recipe: Recipe, folder: Path) -> dict[str, Any]:
         )
         for fault in run.faults:
             print(fault, file=sys.stderr)
-        kept |= {measure.name: measure.measure(run) for measure in missing}
-        with suppress(OSError):  # a folder that may only be read
-            write_json(file, kept)
+        for measure in missing:  # each is kept at once: one that fails later does not cost the others
+            kept[measure.name] = measure.measure(run)
+            with suppress(OSError):  # a folder that may only be read
+                write_json(file, kept)
     return {measure.name: kept[measure.name] for measure in recipe.measures}
 
 

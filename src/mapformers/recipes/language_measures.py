@@ -1,6 +1,6 @@
 """What is measured of a language model besides its splits: the last evaluations, windows, long contexts, BLiMP."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,11 @@ from mapformers.runs.run import Run
 
 DIGITS = 5  # of nats, of which a record keeps many
 ISLAND, OVERALL = "islands", "overall"
+
+
+def rounded(nats: Iterable[float]) -> list[float | None]:
+    """Losses as a record keeps them; None for what a model that diverged makes of a text."""
+    return [finite(round(each, DIGITS)) for each in nats]
 
 
 def parts(run: Run) -> tuple[Decoder, Text]:
@@ -44,7 +49,8 @@ class LastEvaluations(Figures):
         return {"n": self.n}
 
     def measure(self, run: Run) -> dict[str, Any]:
-        return {"values": {"perplexity": mean_of_last(over_training(run), self.n)}, "settings": self.settings}
+        mean = finite(mean_of_last(over_training(run), self.n))
+        return {"values": {"perplexity": mean}, "settings": self.settings}
 
 
 @dataclass(frozen=True)
@@ -53,10 +59,9 @@ class Windows(Measure):
 
     name = "windows"
 
-    def measure(self, run: Run) -> list[float]:
+    def measure(self, run: Run) -> list[float | None]:
         model, task = parts(run)
-        found = window_losses(model, task, task.watched_split, run.config.train.final_sequences)
-        return [round(nats, DIGITS) for nats in found.nats]
+        return rounded(window_losses(model, task, task.watched_split, run.config.train.final_sequences).nats)
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ class Contexts(Figures):
         values |= {str(context): finite(found.perplexity(context)) for context in possible}
         first, last = values[str(self.trained)], values[str(self.contexts[-1])]
         values["stretch"] = last / first if first and last else None
-        nats = {str(context): [round(each, DIGITS) for each in found.of(context)] for context in possible}
+        nats = {str(context): rounded(found.of(context)) for context in possible}
         return {"values": values, "documents": nats, "settings": self.settings}
 
 

@@ -20,7 +20,7 @@ from mapformers.recipes.language_measures import ISLAND, OVERALL, Blimp, Context
 from mapformers.recipes.measures import Curve
 from mapformers.recipes.paper_tables import rate
 from mapformers.recipes.recipe import Paper, Recipe, Row, register_recipe
-from mapformers.recipes.views import AlongFigures, CurveView, DifferenceView, FiguresView, TableView
+from mapformers.recipes.views import AlongFigures, CurveView, DifferenceView, FiguresView, StretchView, TableView
 
 BOOKS, CODE = "books", "code"
 FIVE, THREE = tuple(range(5)), tuple(range(3))
@@ -62,6 +62,7 @@ PRINTED: dict[str, tuple[Paper, Paper]] = {
 }
 PRINTED_BLIMP = {(row, name): both[i] for name, both in PRINTED.items() for i, row in enumerate(("RoPE", "MapWM"))}
 PRINTED_PERPLEXITY = {("RoPE", "perplexity"): (19.14, 0.14), ("MapWM", "perplexity"): (18.79, 0.15)}
+FIRST_PAIRS = f"The first {BLIMP.limit} of the 1000 pairs of each paradigm."
 OF_THE_PAPER = "The paper's figures are of 12 layers of 768 after 10¹¹ tokens of OpenWebText."
 
 
@@ -79,11 +80,21 @@ LM = register_recipe(
         measures=(PERPLEXITY, Curve("perplexity", True), VALIDATION, WINDOWS, CONTEXTS, BLIMP),
         views=(
             TableView(),
-            FiguresView(VALIDATION, "validation perplexity", PRINTED_PERPLEXITY, OF_THE_PAPER),
-            DifferenceView("RoPE", VALIDATION, "perplexity", WINDOWS, {"MapWM": "−1.8 %, p < 0.005"}),
+            FiguresView(VALIDATION, "validation perplexity", PRINTED_PERPLEXITY, OF_THE_PAPER, in_world=BOOKS),
+            DifferenceView(
+                against="RoPE",
+                measure=VALIDATION,
+                figure="perplexity",
+                windows=WINDOWS,
+                documents=CONTEXTS,
+                context=SMALL["context"],
+                paper={"MapWM": "−1.8 %, p < 0.005"},
+                in_world=BOOKS,
+            ),
             FiguresView(CONTEXTS, "perplexity with so many tokens of context"),
+            StretchView(CONTEXTS, trained=SMALL["context"], long=4096),
             AlongFigures(CONTEXTS, "tokens of context", "perplexity", trained=256),
-            FiguresView(BLIMP, "accuracy on BLiMP", PRINTED_BLIMP, OF_THE_PAPER),
+            FiguresView(BLIMP, "accuracy on BLiMP", PRINTED_BLIMP, f"{FIRST_PAIRS} {OF_THE_PAPER}", in_world=BOOKS),
             CurveView(goal=None, together=True),
         ),
         claims=(

@@ -1,5 +1,6 @@
 """What is measured of a finished run: its splits, how it learned, and a metric over two settings."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -129,8 +130,8 @@ class Curve(Measure):
     def converged(self, entry: Mapping[str, Any]) -> bool | None:
         """Whether a recorded run had learned what it would learn (`is_converged`); None where that is unknown."""
         values = [value for _, value in self.points(entry)]
-        if self.lower_is_better:
-            return is_converged([-value for value in values], goal=None)
+        if self.lower_is_better:  # a perplexity, of which a change of one percent counts, whatever its size
+            return is_converged([-math.log(value) for value in values], goal=None)
         return is_converged(values, GOAL)
 
 

@@ -135,7 +135,10 @@ def has_other_settings(recipe: Recipe, scale: Scale, entry: Mapping[str, Any]) -
         cell = recipe.cell(entry["row"], entry["world"], entry["seed"], **entry.get("sweep", {}))
     except UserError:  # a row, world or sweep that the recipe no longer has
         return True
-    return cell.config(scale) != config
+    try:
+        return cell.config(scale) != config
+    except UserError:  # a text that is not prepared here: how large its vocabulary is cannot be known
+        return False
 
 
 def with_players(recipe: Recipe, record: Record) -> Record:

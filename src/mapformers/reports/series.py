@@ -27,7 +27,7 @@ class Series:
 class Frame:
     """What surrounds the lines.
 
-    ``log``        whether numbers are on a log scale.
+    ``log``        whether numbers are on a log scale; ``log_y``: whether figures are.
     ``markers``    whether points are marked and have error bars; otherwise the spread is a band.
     ``share``      whether figures are between 0 and 1.
     ``goal``       a dashed line, of a share.
@@ -37,6 +37,7 @@ class Frame:
     xlabel: str
     ylabel: str
     log: bool = False
+    log_y: bool = False
     markers: bool = True
     share: bool = False
     goal: float | None = None
@@ -99,6 +100,11 @@ def _surround(axes: Axes, numbers: Sequence[float], frame: Frame) -> None:
     if frame.log:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
+    if frame.log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
     if frame.shaded_to is not None:
         left, right = axes.get_xlim()
         axes.axvspan(left, frame.shaded_to, color=SHADE, lw=0, zorder=-1)

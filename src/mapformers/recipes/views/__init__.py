@@ -5,6 +5,7 @@ from mapformers.recipes.views.curves import CurveView
 from mapformers.recipes.views.differences import DifferenceView
 from mapformers.recipes.views.grids import GridView, SliceView
 from mapformers.recipes.views.named_figures import AlongFigures, FiguresView
+from mapformers.recipes.views.stretch import StretchView
 from mapformers.recipes.views.table import TableView
 from mapformers.recipes.views.view import Draw, View, spread
 
@@ -19,6 +20,7 @@ __all__ = [
     "GridView",
     "LineView",
     "SliceView",
+    "StretchView",
     "TableView",
     "View",
     "spread",

@@ -62,7 +62,8 @@ class CurveView(View):
                 }
                 for world in recipe.worlds
             }
-            frame = Frame("training sequences", curve.label, log=True, markers=False, goal=self.goal)
+            log_y = curve.lower_is_better
+            frame = Frame("training sequences", curve.label, log=True, log_y=log_y, markers=False, goal=self.goal)
             draw_series(panels, path, frame)
 
         return draw

@@ -19,17 +19,23 @@ Runs = Sequence[Mapping[str, Any]]
 class DifferenceView(View):
     """How much lower or higher the perplexity of every row is than that of one, in percent, with intervals of 95 %.
 
-    ``measure``, ``figure``  the perplexity of a seed, for Welch's test over the seeds of both rows.
-    ``pairs``                a measure that keeps a list of losses of the same windows for every run. Seeds of a row
+    ``measure``, ``figure``  the perplexity of a seed, for Welch's test over the seeds of both rows, and for a paired
+                             one over those that both have, which read the same text in the same order.
+    ``windows``              a measure that keeps a list of losses of the same windows for every run. Seeds of a row
                              count by their mean, and both rows are compared on the seeds that both have.
-    ``paper``                line -> the difference that the paper prints.
+    ``documents``            one that keeps the same of documents, under ``documents`` by the context.
+    ``context``              which of those is compared.
+    ``paper``, ``in_world``  line -> the difference that the paper prints, and the world it stands beside.
     """
 
     against: str
     measure: Figures
     figure: str
-    pairs: Measure
+    windows: Measure
+    documents: Measure
+    context: int
     paper: Mapping[str, str] = field(default_factory=dict)
+    in_world: str | None = None
     caption = "differences between rows"
 
     def tables(self, recipe: Recipe, record: Mapping[str, Any]) -> list[Table]:
@@ -39,46 +45,69 @@ class DifferenceView(View):
     def _table(self, recipe: Recipe, record: Mapping[str, Any], world: str) -> Table:
         reference = runs_of(record, self.against, world)
         rows = []
+        paper = self.paper if self.in_world in (None, world) else {}
         for line in lines_run(recipe, record, world):
             runs = runs_of(record, line, world)
             if line != self.against and reference:
-                rows.append(
-                    [line, *self._seeds(runs, reference), *self._windows(runs, reference), self.paper.get(line, "–")]
-                )
-        headings = [world, "over seeds", "Welch's p", "seeds", "pair by pair", "p of pairs", "pairs", "paper"]
+                both = in_both(runs, reference)
+                windows = self._pairs([[self.windows.of(run) for run in side] for side in both])
+                documents = self._pairs([[self._documents(run) for run in side] for side in both])
+                rows.append([line, *self._seeds(runs, reference), *windows, *documents, paper.get(line, "–")])
+        headings = [world, "over seeds", "Welch's p", "paired p", "seeds"]
+        headings += [word for each in ("window", "document") for word in (f"{each} by {each}", "p", f"{each}s")]
         notes = [
-            "Pairs are validation windows, each with the mean loss over the seeds that both rows have. Windows of one "
-            "document resemble each other, and seeds add a spread of their own, so the p of pairs says only that the "
-            "trained models differ, not that models trained anew would.",
+            "Seeds with one number read the same text in the same order: the paired p compares those that both rows "
+            "have. A row of one seed is compared with the same seed.",
+            "Validation windows, and long documents, each with the mean loss over the seeds that both rows have. "
+            "Windows of one document resemble each other, and seeds add a spread of their own, so these p say only "
+            "that the trained models differ, not that models trained anew would.",
         ]
         title = f"{recipe.name}, {world}: perplexity against {self.against}"
-        return Table(title, headings, rows, notes=notes)
+        return Table(title, [*headings, "paper"], rows, notes=notes)
 
     def _seeds(self, runs: Runs, reference: Runs) -> list[str]:
         ours, theirs = (self._logs(each) for each in (runs, reference))
-        counts = f"{len(ours)} and {len(theirs)}"
+        together = [self._logs(each) for each in in_both(runs, reference)]
+        counts = f"{len(runs)} and {len(reference)}"
         if not ours or not theirs:
-            return ["–", "–", counts]
+            return ["–", "–", "–", counts]
         if min(len(ours), len(theirs)) < 2:
-            return [percent(math.expm1(sum(ours) / len(ours) - sum(theirs) / len(theirs))), "–", counts]
+            one, other = together if all(together) else (ours, theirs)
+            return [percent(math.expm1(sum(one) / len(one) - sum(other) / len(other))), "–", "–", counts]
         found = welch(ours, theirs).as_ratio()
-        return [with_interval(found), p_text(found.p), counts]
+        beside = p_text(paired(*together).p) if min(map(len, together)) >= 2 else "–"
+        return [with_interval(found), p_text(found.p), beside, counts]
 
     def _logs(self, runs: Runs) -> list[float]:
+        """Of every seed, or of none where one has no figure: the others alone would look better than they are."""
         values = [self.measure.value(run, self.figure) for run in runs]
-        return [math.log(value) for value in values if value is not None]
+        return [math.log(value) for value in values if value is not None] if None not in values else []
 
-    def _windows(self, runs: Runs, reference: Runs) -> list[str]:
-        shared = {run["seed"] for run in runs} & {run["seed"] for run in reference}
-        sides = [self._mean_losses([run for run in each if run["seed"] in shared]) for each in (runs, reference)]
+    def _documents(self, run: Mapping[str, Any]) -> list[float | None] | None:
+        losses: list[float | None] | None = (self.documents.of(run) or {}).get("documents", {}).get(str(self.context))
+        return losses
+
+    @staticmethod
+    def _pairs(kept: Sequence[Sequence[Sequence[float | None] | None]]) -> list[str]:
+        """The difference of two rows, pair by pair, given what each has of every seed."""
+        sides = [mean_losses([whole(losses) for losses in side]) for side in kept]
         if not all(sides) or len(sides[0]) != len(sides[1]) or len(sides[0]) < 2:
             return ["–", "–", "–"]
         found = paired(*sides).as_ratio()
         return [with_interval(found), p_text(found.p), str(found.n[0])]
 
-    def _mean_losses(self, runs: Runs) -> list[float]:
-        kept = [self.pairs.of(run) for run in runs]
-        return mean_losses(kept) if all(kept) else []
+
+def in_both(runs: Runs, reference: Runs) -> tuple[Runs, Runs]:
+    """Of two rows, the runs on seeds that both have, in one order."""
+    shared = sorted({run["seed"] for run in runs} & {run["seed"] for run in reference})
+    first, second = ({run["seed"]: run for run in side} for side in (runs, reference))
+    return [first[seed] for seed in shared], [second[seed] for seed in shared]
+
+
+def whole(losses: Sequence[float | None] | None) -> list[float]:
+    """The losses, or none where one is missing: of a model that diverged."""
+    found = [loss for loss in losses or () if loss is not None]
+    return found if len(found) == len(losses or ()) else []
 
 
 def percent(value: float) -> str:

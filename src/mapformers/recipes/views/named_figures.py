@@ -26,13 +26,15 @@ def summary(measure: Figures, runs: Sequence[Mapping[str, Any]], figure: str) ->
 class FiguresView(View):
     """A table for every world: a line per row, a column per figure, ours and the paper's in brackets.
 
-    ``paper``  (line, figure) -> what the paper prints, of its own text and size: ``note`` says of which.
+    ``paper``     (line, figure) -> what the paper prints, of its own text and size: ``note`` says of which.
+    ``in_world``  the world that these stand beside; every one unless given.
     """
 
     measure: Figures
     title: str
     paper: Mapping[tuple[str, str], Paper] = field(default_factory=dict)
     note: str = ""
+    in_world: str | None = None
 
     @property
     def caption(self) -> str:
@@ -44,21 +46,25 @@ class FiguresView(View):
 
     def _table(self, recipe: Recipe, record: Mapping[str, Any], world: str) -> Table:
         rows = []
+        printed = self.paper if self.in_world in (None, world) else {}
         for line in lines_run(recipe, record, world):
             runs = runs_of(record, line, world)
             figures = {name: summary(self.measure, runs, name) for name in self.measure.headings}
             if any(figures.values()):
                 label = marked(line, line_states(recipe, record, runs))
-                rows.append([label, str(len(runs)), *(self._cell(line, name, each) for name, each in figures.items())])
-        paper = ", ours (paper)" if self.paper else ""
+                cells = [beside_paper(each, printed.get((line, name))) for name, each in figures.items()]
+                rows.append([label, str(len(runs)), *cells])
+        paper = ", ours (paper)" if printed else ""
         headings = [world, "seeds", *self.measure.headings.values()]
-        notes = [*footnotes([row[0] for row in rows]), *([self.note] if self.note else [])]
+        elsewhere = bool(self.paper) and not printed  # then the note is on figures that do not stand here
+        notes = [*footnotes([row[0] for row in rows]), *([self.note] if self.note and not elsewhere else [])]
         return Table(f"{recipe.name}, {world}: {self.title}{paper}", headings, rows, notes=notes)
 
-    def _cell(self, line: str, name: str, ours: Summary | None) -> str:
-        printed = self.paper.get((line, name))
-        beside = f" ({printed[0]:.2f} ± {printed[1]:.2f})" if printed else ""
-        return "–" if ours is None else spread(ours) + beside
+
+def beside_paper(ours: Summary | None, printed: Paper | None) -> str:
+    """``0.52 ± 0.01 (0.55 ± 0.02)``."""
+    beside = f" ({printed[0]:.2f} ± {printed[1]:.2f})" if printed else ""
+    return "–" if ours is None else spread(ours) + beside
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,8 @@ class AlongFigures(View):
             from mapformers.reports.series import Frame, Series, draw_series
 
             series = {world: {line: Series(points) for line, points in of.items()} for world, of in panels.items()}
-            draw_series(series, path, Frame(self.number, self.ylabel, log=self.log, shaded_to=self.trained))
+            log_y = self.measure.lower_is_better  # one line that rises tenfold would flatten all others
+            frame = Frame(self.number, self.ylabel, log=self.log, log_y=log_y, shaded_to=self.trained)
+            draw_series(series, path, frame)
 
         return {file_name(recipe.name, "over", self.number): draw} if panels else {}
