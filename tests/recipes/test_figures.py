@@ -160,3 +160,20 @@ def test_the_legend_of_curves_has_every_seed_though_the_first_panel_has_one(tmp_
     curve = [(1000, 0.1), (2000, 0.5)]
     draw_curves({"RoPE": {0: curve}, "MapWM": {0: curve, 1: curve, 2: curve}}, tmp_path / "x.png", 0.99, "accuracy")
     assert [text.get_text() for text in legends[0].get_texts()] == ["seed 0", "seed 1", "seed 2"]
+
+
+@pytest.mark.parametrize(("last", "scale"), [(180.0, "linear"), (2000.0, "log")])
+def test_perplexities_that_are_far_apart_have_a_log_scale(tmp_path, monkeypatch, last, scale):
+    seen = []
+    monkeypatch.setattr(series.Axes, "set_title", lambda axes, title: seen.append(axes.get_yscale()))
+    lines = {
+        "RoPE": series.Series([(128.0, 170.0, 1.0), (256.0, 160.0, 1.0)]),
+        "NoPE": series.Series([(256.0, last, 0.0)]),
+    }
+    series.draw_series({"books": lines}, tmp_path / "a.png", series.Frame("tokens", "perplexity", log_y=True))
+    assert seen == [scale]
+
+
+def test_lines_without_a_point_are_drawn_as_an_empty_panel(tmp_path):
+    series.draw_series({"books": {"RoPE": series.Series()}}, tmp_path / "a.png", series.Frame("n", "share", share=True))
+    assert (tmp_path / "a.png").stat().st_size > 1000

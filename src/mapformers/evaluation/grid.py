@@ -1,4 +1,4 @@
-"""`evaluate_grid`: one metric over two settings of a task, such as length × depth (paper, fig. 3 and B.4)."""
+"""`evaluate_grid`: one metric over two settings of a task, such as length × depth (paper, fig. 2 and B.4)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

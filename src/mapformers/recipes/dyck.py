@@ -20,6 +20,12 @@ SPLITS = {
     "ood-long-deeper": "L 128, D 16",
 }
 
+BY_LENGTH = (
+    "Depth alone costs less: at length 32 and depth 12 it is right more often (the grid of closer accuracy). A long "
+    "word returns to a depth many times, and the last opener of that depth has to win against all before it. What "
+    "log n does here has not been tried."
+)
+
 DYCK = register_recipe(
     Recipe(
         name="dyck",
@@ -68,6 +74,7 @@ DYCK = register_recipe(
                     f"One layer of {row} names the right closer in at least 0.98 of cases at length 128, depth 12.",
                     At(row, ONE_LAYER, grid=CLOSER.name, row=128, column=12),
                     at_least=0.98,
+                    finding=BY_LENGTH,
                 )
                 for row in OURS
             ),
@@ -85,6 +92,9 @@ DYCK = register_recipe(
                 "Two layers of RoPE have an F1 of at most 0.95 at length 128, depth 12.",
                 At("RoPE", TWO_LAYERS, "ood-long-deep"),
                 at_most=0.95,
+                finding="F1 asks only that the right closer is more likely than all wrong tokens together. A player "
+                "that counts open brackets and has no stack scores above 0.95, too; closer accuracy tells them apart, "
+                'and so does the loss on the next token (rows "next token").',
             ),
         ),
         finding=f"At length 128 and depth 12 one layer of MapWM has an F1 of {{MapWM | {ONE_LAYER} | ood-long-deep}}, "

@@ -43,6 +43,9 @@ SSM = register_recipe(
                 "Mamba with a rotation for A, and nothing else changed, recalls more than Mamba.",
                 At("MAmPa, literal", WORLD, IID),
                 At("Mamba", WORLD, IID),
+                finding="A step Δ = softplus(·) is positive, so no action undoes another, and an input scaled by Δ is "
+                "not written where nothing moves, as at observations. With a signed movement and an input that Δ "
+                "does not scale it learns the map (row MAmPa).",
             ),
             Claim(
                 "MapWM recalls more with softmax than without.",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from matplotlib.artist import Artist
@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from mapformers.reports.style import INK, SHADE, SOFT, figure_file, line_of, marker_of, words
 
 Panels = Mapping[str, "Mapping[str, Series]"]
+FAR_APART = 3.0
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Series:
 class Frame:
     """What surrounds the lines.
 
-    ``log``        whether numbers are on a log scale; ``log_y``: whether figures are.
+    ``log``        whether numbers are on a log scale.
+    ``log_y``      whether figures are, if some are more than ``FAR_APART`` times as large as others.
     ``markers``    whether points are marked and have error bars; otherwise the spread is a band.
     ``share``      whether figures are between 0 and 1.
     ``goal``       a dashed line, of a share.
@@ -47,6 +49,7 @@ class Frame:
 def draw_series(panels: Panels, path: Path, frame: Frame) -> None:
     """``panels``: title -> name of a line -> series. Written to ``path`` (PNG)."""
     names = list(dict.fromkeys(name for series in panels.values() for name in series))
+    frame = replace(frame, log_y=frame.log_y and _are_far_apart(panels))
     columns = min(3, len(panels))
     n_rows = -(-len(panels) // columns)
     beside = 1.1 + 0.075 * max(map(len, names), default=0)
@@ -86,10 +89,19 @@ def _line(axes: Axes, name: str, series: Series, names: Sequence[str], frame: Fr
     return axes.plot(x, means, lw=1.7, **style)[0]
 
 
+def _figures(panels: Panels) -> list[tuple[float, float]]:
+    """The mean and the standard deviation of every point."""
+    return [(mean, std) for series in panels.values() for line in series.values() for _, mean, std in line.points]
+
+
+def _are_far_apart(panels: Panels) -> bool:
+    means = [mean for mean, _ in _figures(panels)]
+    return bool(means) and min(means) > 0 and max(means) > FAR_APART * min(means)
+
+
 def _floor(panels: Panels) -> float:
     """Where the axis of shares begins: at 0, or at the tenth below the lowest figure if all are in the upper half."""
-    figures = [point for series in panels.values() for line in series.values() for point in line.points]
-    lowest = min((mean - std for _, mean, std in figures), default=0.0)
+    lowest = min((mean - std for mean, std in _figures(panels)), default=0.0)
     return -0.03 if lowest < 0.5 else math.floor(10 * lowest) / 10 - 0.01
 
 
