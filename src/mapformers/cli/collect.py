@@ -18,7 +18,8 @@ DESCRIPTION = """Rebuild RECIPE.json from the folders of its runs, wherever they
   mapformers collect runs
   mapformers collect from-one-machine from-another --results results
 
-Runs of other cells that RECIPE.json already has are kept.
+Of two runs of one cell, in folders or in RECIPE.json, that of the sources as they are now is kept. Runs of other cells
+that RECIPE.json already has are kept, too.
 """
 
 

@@ -35,7 +35,7 @@ RATES_LM = register_recipe(
         measures=MEASURES,
         views=(TableView(),),
         finding=f"At rates of {', '.join(f'{rate:g}' for rate in RATES)} RoPE has perplexities of "
-        f"{at_every_rate('RoPE')}, MapWM as in the paper {at_every_rate('MapWM, paper')}, and MapWM that starts as RoPE "
-        f"{at_every_rate('MapWM, from RoPE')}.",
+        f"{at_every_rate('RoPE')}, MapWM as in the paper {at_every_rate('MapWM, paper')}, and MapWM that starts as "
+        f"RoPE {at_every_rate('MapWM, from RoPE')}.",
     )
 )
