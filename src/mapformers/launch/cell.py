@@ -1,6 +1,7 @@
 """One cell: train it or go on with it, measure it, and leave all in its folder."""
 
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from mapformers.runs import checkpoint
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.provenance import commit, sources_hash
 from mapformers.training.train import resume_run, start_run
+
+PAUSE = 0.2  # seconds between two looks at a folder that another process holds
 
 
 def run_work(plain: Mapping[str, Any]) -> str | None:
@@ -60,6 +63,8 @@ def train_and_measure(work: Work, console: Console) -> None:
         start_run(work.config, folder, console, work.cell.title)
     elif not _is_trained(work):
         resume_run(folder, console, work.cell.title)
+    while run.is_locked():  # another command has taken it since, and measures it: what it keeps is not measured again
+        time.sleep(PAUSE)
     with run.lock():  # or another command would take the cell for one that nobody is at work on
         measure_run(work.cell.recipe, folder)
 
