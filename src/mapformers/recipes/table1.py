@@ -18,7 +18,7 @@ PRINTED = {
     "MapEM-os": figures(1.00, 1.00, 1.00),
 }
 INTEGRATE = ("MapWM", "MapEM-os", "CoPE", "PathAtt")
-LARGER_BATCHES = {"batch_size": 32}  # `rates-table1`: with batches of 16, as the other rows have, PathAtt learns less
+LARGER_BATCHES = {"batch_size": 32}  # with which PathAtt learns more (docs/fidelity.md); the other rows have 16
 TWICE = "MapEM-os, twice the budget"  # on the seed that finds the gate last
 LATE = (
     "The budget is 32,000 sequences, where the paper has 100,000. Runs differ in when they find the gate, and those "
