@@ -29,8 +29,8 @@ LATE = (
     "has a row with four times as many."
 )
 LONGER = (
-    'Much of what is missing goes to "empty": on every seed the second score, which leaves it out of the argmax, is '
-    "higher. Attention over twice as many keys is flatter; log n, tried on one seed, changed little."
+    'Much of what is missing goes to "empty": the second score, which leaves it out of the argmax, is higher on every '
+    "seed below 1. Attention over twice as many keys is flatter; log n, tried on one seed, changed little."
 )
 
 TABLE2 = register_recipe(
