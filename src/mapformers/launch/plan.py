@@ -2,13 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from mapformers.evaluation.aggregate import summarise
 from mapformers.recipes.recipe import Cell, Recipe, line_label
-from mapformers.recipes.record import Record, empty_record, is_run_of, key_of, line_of, read_record
+from mapformers.recipes.record import (
+    Record,
+    empty_record,
+    is_run_of,
+    key_of,
+    line_of,
+    read_record,
+    same_line_otherwise,
+)
 from mapformers.recipes.shared_runs import recorded_elsewhere
 from mapformers.reports.table import Table
 from mapformers.runs.config import Scale
@@ -86,13 +94,9 @@ def make_plan(recipe: Recipe, scale: Scale, file: Path, cells: Sequence[Cell], k
 def _leaving(todo: Sequence[Cell], scale: Scale, record: Record) -> int:
     """How many runs leave the record when these cells are done: other seeds of their lines, with other settings."""
     keys = {cell.key for cell in todo}
-    coming = {(line_label(cell.row.label, cell.sweep), cell.world): cell for cell in todo}
+    coming = [{**cell.place(), "config": cell.config(scale).to_dict()} for cell in todo]
     others = [entry for entry in record["runs"] if key_of(entry) not in keys]
-    beside = [(coming.get((line_of(entry), entry["world"])), entry) for entry in others]
-    return sum(
-        cell is not None and not is_run_of(replace(cell.config(scale), seed=entry["seed"]), entry)
-        for cell, entry in beside
-    )
+    return sum(any(same_line_otherwise(entry, new) for new in coming) for entry in others)
 
 
 def _why(cell: Cell, scale: Scale, entry: Mapping[str, Any] | None, state: str) -> Why | None:

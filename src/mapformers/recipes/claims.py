@@ -10,7 +10,7 @@ from mapformers.evaluation.aggregate import Summary, summarise
 from mapformers.evaluation.significance import welch
 from mapformers.recipes.measures import Figures, GridMeasure
 from mapformers.recipes.recipe import Recipe
-from mapformers.recipes.record import runs_of
+from mapformers.recipes.record import runs_of, whole
 from mapformers.reports.table import Table
 
 PLAYER = "player: "
@@ -89,14 +89,12 @@ class At:
         if self.player is not None:
             score = record.get("players", {}).get(self.world, {}).get(self.player, {}).get(self.split)
             return None if score is None else summarise([score])
-        whole = self.values(recipe, record)
-        return summarise(whole) if whole else None
+        values = self.values(recipe, record)
+        return summarise(values) if values else None
 
     def values(self, recipe: Recipe, record: Mapping[str, Any]) -> list[float]:
         """The figure of every seed; none where one of them has none."""
-        found = [self._value(recipe, run) for run in runs_of(record, self.line, self.world)]
-        whole = [value for value in found if value is not None]
-        return whole if len(whole) == len(found) else []
+        return whole([self._value(recipe, run) for run in runs_of(record, self.line, self.world)])
 
     def _value(self, recipe: Recipe, run: Mapping[str, Any]) -> float | None:
         if self.split is not None:

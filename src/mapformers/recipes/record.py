@@ -67,12 +67,12 @@ def with_run(record: Record, entry: Mapping[str, Any]) -> Record:
     Runs of the same line with other settings leave the record: they are no other seeds of it.
     """
     others = [
-        other for other in record["runs"] if key_of(other) != key_of(entry) and not _same_line_otherwise(other, entry)
+        other for other in record["runs"] if key_of(other) != key_of(entry) and not same_line_otherwise(other, entry)
     ]
     return {**record, "runs": sorted([*others, entry], key=key_of)}
 
 
-def _same_line_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same_line_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two runs stand in one line of a table, but were run with settings that differ in more than the seed."""
     if (line_of(one), one["world"]) != (line_of(other), other["world"]):
         return False
@@ -237,8 +237,10 @@ def summaries(
             if metric in scores:
                 key = line_of(entry), entry["world"], split
                 values.setdefault(key, []).append(scores[metric]["value"])
-    return {key: summarise(_whole(figures)) for key, figures in values.items() if None not in figures}
+    return {key: summarise(found) for key, figures in values.items() if (found := whole(figures))}
 
 
-def _whole(figures: Sequence[float | None]) -> list[float]:
-    return [figure for figure in figures if figure is not None]
+def whole(figures: Sequence[float | None]) -> list[float]:
+    """The figures, or none where one is missing: without what diverged the others would look better than they are."""
+    found = [figure for figure in figures if figure is not None]
+    return found if len(found) == len(figures) else []

@@ -8,11 +8,12 @@ from typing import Any
 from mapformers.evaluation.significance import Difference, mean_losses, p_text, paired, welch
 from mapformers.recipes.measures import Figures, Measure
 from mapformers.recipes.recipe import Recipe
-from mapformers.recipes.record import lines_run, runs_of
+from mapformers.recipes.record import lines_run, runs_of, whole
 from mapformers.recipes.views.view import View
 from mapformers.reports.table import Table
 
 Runs = Sequence[Mapping[str, Any]]
+Losses = Sequence[float | None] | None  # of windows or documents
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ class DifferenceView(View):
             if line != self.against and reference:
                 both = in_both(runs, reference)
                 windows = self._pairs([[self.windows.of(run) for run in side] for side in both])
-                documents = self._pairs([[self._documents(run) for run in side] for side in both])
+                documents = self._pairs(
+                    [[document_losses(self.documents, run, self.context) for run in side] for side in both]
+                )
                 rows.append([line, *self._seeds(runs, reference), *windows, *documents, paper.get(line, "–")])
         headings = [world, "over seeds", "Welch's p", "paired p", "seeds"]
         headings += [word for each in ("window", "document") for word in (f"{each} by {each}", "p", f"{each}s")]
@@ -79,18 +82,12 @@ class DifferenceView(View):
         return [with_interval(found), p_text(found.p), beside, counts]
 
     def _logs(self, runs: Runs) -> list[float]:
-        """Of every seed, or of none where one has no figure: the others alone would look better than they are."""
-        values = [self.measure.value(run, self.figure) for run in runs]
-        return [math.log(value) for value in values if value is not None] if None not in values else []
-
-    def _documents(self, run: Mapping[str, Any]) -> list[float | None] | None:
-        losses: list[float | None] | None = (self.documents.of(run) or {}).get("documents", {}).get(str(self.context))
-        return losses
+        return list(map(math.log, whole([self.measure.value(run, self.figure) for run in runs])))
 
     @staticmethod
-    def _pairs(kept: Sequence[Sequence[Sequence[float | None] | None]]) -> list[str]:
+    def _pairs(kept: Sequence[Sequence[Losses]]) -> list[str]:
         """The difference of two rows, pair by pair, given what each has of every seed."""
-        sides = [mean_losses([whole(losses) for losses in side]) for side in kept]
+        sides = [over_seeds(side) for side in kept]
         if not all(sides) or len(sides[0]) != len(sides[1]) or len(sides[0]) < 2:
             return ["–", "–", "–"]
         found = paired(*sides).as_ratio()
@@ -104,10 +101,15 @@ def in_both(runs: Runs, reference: Runs) -> tuple[Runs, Runs]:
     return [first[seed] for seed in shared], [second[seed] for seed in shared]
 
 
-def whole(losses: Sequence[float | None] | None) -> list[float]:
-    """The losses, or none where one is missing: of a model that diverged."""
-    found = [loss for loss in losses or () if loss is not None]
-    return found if len(found) == len(losses or ()) else []
+def document_losses(measure: Measure, run: Mapping[str, Any], context: int) -> Losses:
+    """What a run lost on every long document with so many tokens of context."""
+    losses: Losses = (measure.of(run) or {}).get("documents", {}).get(str(context))
+    return losses
+
+
+def over_seeds(losses: Sequence[Losses]) -> list[float]:
+    """The mean over seeds, pair by pair; none where a seed has none."""
+    return mean_losses([whole(each or []) for each in losses])
 
 
 def percent(value: float) -> str:

@@ -9,7 +9,7 @@ from mapformers.errors import require
 from mapformers.evaluation.aggregate import summarise
 from mapformers.recipes.measures import GridMeasure
 from mapformers.recipes.recipe import Recipe
-from mapformers.recipes.record import lines_run, runs_of
+from mapformers.recipes.record import lines_run, runs_of, whole
 from mapformers.recipes.views.table import line_states
 from mapformers.recipes.views.view import Draw, View, figure_text, file_name
 from mapformers.reports.marks import footnotes, marked
@@ -110,8 +110,8 @@ class SliceView(View):
         points = []
         for value in self.grid.row_values if self.along == self.grid.rows else self.grid.column_values:
             place = (value, self.at) if self.along == self.grid.rows else (self.at, value)
-            values = [score for run in runs if (score := self.grid.at(run, *place)) is not None]
-            if len(values) == len(runs):
+            values = whole([self.grid.at(run, *place) for run in runs])
+            if values:
                 figures = summarise(values)
                 points.append((value, figures.mean, figures.std))
         return points

@@ -8,7 +8,7 @@ from typing import Any
 from mapformers.evaluation.aggregate import Summary, summarise
 from mapformers.recipes.measures import Figures
 from mapformers.recipes.recipe import Paper, Recipe
-from mapformers.recipes.record import lines_run, runs_of
+from mapformers.recipes.record import lines_run, runs_of, whole
 from mapformers.recipes.views.table import line_states
 from mapformers.recipes.views.view import Draw, View, file_name, spread
 from mapformers.reports.marks import footnotes, marked
@@ -17,9 +17,8 @@ from mapformers.reports.table import Table
 
 def summary(measure: Figures, runs: Sequence[Mapping[str, Any]], figure: str) -> Summary | None:
     """A figure over the seeds of a line; None where a seed has none."""
-    values = [measure.value(run, figure) for run in runs]
-    whole = [value for value in values if value is not None]
-    return summarise(whole) if whole and len(whole) == len(values) else None
+    values = whole([measure.value(run, figure) for run in runs])
+    return summarise(values) if values else None
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mapformers.evaluation.significance import mean_losses, paired
+from mapformers.evaluation.significance import paired
 from mapformers.recipes.measures import Figures
 from mapformers.recipes.recipe import Recipe
 from mapformers.recipes.record import lines_run, runs_of
-from mapformers.recipes.views.differences import whole, with_interval
+from mapformers.recipes.views.differences import document_losses, over_seeds, with_interval
 from mapformers.recipes.views.view import View
 from mapformers.reports.table import Table
 
@@ -33,12 +33,11 @@ class StretchView(View):
     def _table(self, recipe: Recipe, record: Mapping[str, Any], world: str) -> Table:
         rows = []
         for line in lines_run(recipe, record, world):
-            kept = [(self.measure.of(run) or {}).get("documents", {}) for run in runs_of(record, line, world)]
-            sides = [[documents.get(str(context)) for documents in kept] for context in (self.long, self.trained)]
-            losses = [mean_losses([whole(documents) for documents in side]) for side in sides]
+            runs, contexts = runs_of(record, line, world), (self.long, self.trained)
+            losses = [over_seeds([document_losses(self.measure, run, each) for run in runs]) for each in contexts]
             if all(losses) and len(losses[0]) >= 2:
                 change = paired(*losses).as_ratio()
-                rows.append([line, with_interval(change), str(len(kept)), str(len(losses[0]))])
+                rows.append([line, with_interval(change), str(len(runs)), str(len(losses[0]))])
         heading = f"{self.long} against {self.trained} tokens"
         notes = [
             f"The same targets in every document, with {self.long} and with {self.trained} tokens before the last of "
