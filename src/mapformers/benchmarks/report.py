@@ -83,7 +83,9 @@ def tasks_tables(record: Mapping[str, Any]) -> list[Table]:
         for row in record["rows"]
     ]
     headings = ("task", "tokens", "sampled tokens/s", "trained tokens/s", "ratio")
-    return [Table("SamplingSpeed against training MapWM, 1 layer of 64, batch 128, 1 thread", headings, rows)]
+    return [
+        Table("Speed of sampling beside that of training MapWM, 1 layer of 64, batch 128, 1 thread", headings, rows)
+    ]
 
 
 def learning_tables(record: Mapping[str, Any]) -> list[Table]:

@@ -40,7 +40,9 @@ rule-based players score, every seed, curves, settings and commands.
 
 Labels: (1L), (4L) number of layers; -r1, -r2 `rank`; -os, -s, -o what MapEM attends to (`attend`); NC-n blocks of
 SO(n); PathAtt the layer `path`; "log n" `length_scaling="log"`; "earlier keys" `self_key=False`; "mean free" without
-zero-mean movement in the first steps; "as written" the paper's form from an ordinary start."""
+zero-mean movement in the first steps; "as written" mean free, with independent origins and W_q and W_k of full size;
+"fading" `decay=True`; L and D number of brackets and greatest depth of Dyck words (32 and 4 in training). Tables on the
+torus have ω_max 2π, as navigation had before version 0.2; "default" is the default of that time."""
 
 IN_THE_PAPER = ("table1", "table2", "dyck", "lm", "ssm", "recall", "dims", "family")  # sec. 4.1 to 4.4, A.6, C.3, D
 

@@ -22,6 +22,7 @@ def recipe_section(recipe: Recipe, record: Mapping[str, Any]) -> str:
     """What docs/results.md says of a recipe: one table, which rows are missing, one sentence, claims, a link."""
     return join_sections(
         f"## {recipe.name}: {recipe.summary}",
+        f"The figures are `{recipe.metric}`." if recipe.splits else "",
         overview(recipe, record).render("markdown") if recipe.splits else "",
         " ".join(filter(None, [*_sentences(recipe, record), _more(recipe)])),
         claims_that_fail(recipe, record),
@@ -115,7 +116,8 @@ def recipe_page(recipe: Recipe, record: Mapping[str, Any]) -> str:
     if recipe.claims:
         parts += ["## Claims", claims_table(recipe, record).render("markdown")]
     parts += ["## Every run", seeds_table(recipe, record).render("markdown")]
-    parts += ["## Settings", settings_table(recipe, record).render("markdown")]
+    whole = f"`results/{recipe.name}.json` has the whole configuration of every run under `config`."
+    parts += ["## Settings", settings_table(recipe, record).render("markdown"), whole]
     parts += ["## Origin", cost(runs), origins(runs)]
     return join_sections(*parts)
 
@@ -192,10 +194,7 @@ def recorded(run: Mapping[str, Any], setting: str) -> Any:
     """What a setting was in a recorded run, whoever owns it; "–" where it did not exist yet."""
     config = run["config"]
     model = config["model"]
-    owners = [
-        config["train"],
-        config["task"]["settings"],
-        model,
-        *(each["options"] for each in model.get("layers", ())),
-    ]
+    layers = model.get("layers", ())
+    counted = {"n_layers": len(layers)} if layers else {}
+    owners = [config["train"], config["task"]["settings"], counted, model, *(each["options"] for each in layers)]
     return next((owner[setting] for owner in owners if setting in owner), "–")

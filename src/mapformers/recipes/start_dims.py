@@ -1,9 +1,9 @@
 """`start-dims`: the spread of MapEM's origins and the size of batches in three dimensions, on seed 101 (to choose).
 
 With the settings of table 2 both forms of MapEM learn one or two of three axes on this seed. Walks are 512 tokens long
-here, twice as long as in table 2, so a batch of 16 has as many tokens as one of 32 there. And a match on one axis of three
-is worth a third: attention starts nearly uniform over all keys, and the key that matches gets hardly any gradient.
-Larger origins make it sharper from the first step.
+here, twice as long as in table 2, so a batch of 16 has as many tokens as one of 32 there. And a match on one axis of
+three is worth a third: attention starts nearly uniform over all keys, and the key that matches gets hardly any
+gradient. Larger origins make it sharper from the first step.
 """
 
 from mapformers.recipes.measures import Curve, Splits

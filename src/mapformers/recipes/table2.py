@@ -25,8 +25,7 @@ BASELINES = ("RoPE (1L)", "RoPE (4L)", "TAPE (1L)", "TAPE (4L)", "CoPE (1L)", "C
 OURS = ("MapWM-r2", "MapEM-os", "MapEM-s")
 LATE = (
     'One seed of three has not finished learning when its sequences run out, and answers "empty" too often (its second '
-    'score, without "empty", is above 0.99). The budget is 40,000 sequences, where the paper has 700,000; `ablations` '
-    "has a row with four times as many."
+    'score, without "empty", is above 0.99). The budget is 40,000 sequences, where the paper has 700,000.'
 )
 LONGER = (
     'Much of what is missing goes to "empty": the second score, which leaves it out of the argmax, is higher on every '
