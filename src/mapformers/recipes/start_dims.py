@@ -1,10 +1,10 @@
-"""`start-dims`: how large MapEM's origins start in three dimensions, a quarter of the budget, seeds 101 and 104 (to choose).
+"""`start-dims`: how large the origins of MapEM start in 3D, a quarter of the budget, seeds 101 and 104 (to choose).
 
-With the settings of table 2 both forms of MapEM often learn one or two of three axes. Walks are 512 tokens long here, twice
-as long as there, so a batch of 16 has as many tokens as one of 32 there. And a match on one axis of three is worth a
-third: attention starts nearly uniform over all keys, the key that matches gets hardly any gradient, and movements grow
-until a step turns blocks by more than π, where opposite actions no longer find each other. Larger origins make attention
-sharper from the first step.
+With the settings of table 2 both forms of MapEM often learn one or two of three axes. Walks are 512 tokens long here,
+twice as long as there, so a batch of 16 has as many tokens as one of 32 there. And a match on one axis of three is
+worth a third: attention starts nearly uniform over all keys, the key that matches gets hardly any gradient, and
+movements grow until a step turns blocks by more than π, where opposite actions no longer find each other. Larger
+origins make attention sharper from the first step.
 """
 
 from mapformers.recipes.measures import Curve, Splits
