@@ -16,8 +16,9 @@ PRINTED = {  # 3D (iid, dense, sparse), 5D (iid, dense, sparse)
 AS_MANY_TOKENS = {"batch_size": 16}  # in a batch as in table 2, whose walks are half as long
 # Walks of 16 steps are short, and CoPE is said to need six times more of them: so more in 5D.
 LONGER = {"sequences": 240_000, "eval_every": 250}
-# Larger origins than in table 2: start-dims, docs/fidelity.md.
-OS, S = {"attend": "os", "origin_std": 0.8}, {"attend": "s", "origin_std": 1.2}
+# How MapEM starts was chosen by start-dims (docs/fidelity.md); its better form does not look at its own key.
+OS, S, EARLIER = {"attend": "os", "origin_std": 0.8}, {"attend": "s"}, {"self_key": False}
+BETTER = {"MapWM": "MapWM, log n", "MapEM-os": "MapEM-os, earlier keys", "MapEM-s": "MapEM-s, earlier keys"}
 
 DIMS = register_recipe(
     Recipe(
@@ -32,8 +33,8 @@ DIMS = register_recipe(
             Row("MapEM-os", "mapem", OS),
             Row("MapEM-s", "mapem", S),
             Row("MapWM, log n", "mapwm", LOG_N),
-            Row("MapEM-os, log n", "mapem", {**OS, **LOG_N}),
-            Row("MapEM-s, log n", "mapem", {**S, **LOG_N}),
+            Row("MapEM-os, earlier keys", "mapem", {**OS, **EARLIER}),
+            Row("MapEM-s, earlier keys", "mapem", {**S, **EARLIER}),
         ),
         measures=(Splits(THREE, also=("accuracy_objects",), comparable=("accuracy_objects",)), Curve()),
         views=(TableView(), BarView(), CurveView(together=True), CurveView()),
@@ -41,12 +42,12 @@ DIMS = register_recipe(
         claims=(
             *(
                 Claim(
-                    f"{row}{form} recalls at least {least:g} on {THREE[split]} in 3D.",
-                    At(row + form, "3D", split),
+                    f"{row} recalls at least {least:g} on {THREE[split]} in 3D.",
+                    At(row, "3D", split),
                     at_least=least,
                 )
-                for row in ("MapWM", "MapEM-os", "MapEM-s")
-                for form in ("", ", log n")
+                for both in BETTER.items()
+                for row in both
                 for split, least in ((IID, 0.99), (DENSE, 0.95), (SPARSE, 0.95))
             ),
             *(
