@@ -34,6 +34,11 @@ def thorough(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.thorough)
 
 
+def examples(n: int) -> int:
+    """How many examples of Hypothesis to try: they are the same at each run, so a quarter unless `--thorough`."""
+    return n if THOROUGH else max(10, n // 4)
+
+
 @dataclass(frozen=True)
 class Case:
     """A model to be tested: a registered name with one of its variants, or a list of layers."""

@@ -318,7 +318,7 @@ MORE_CASES = [
         "lm train --model mapwm --data nowhere --tokens 99999 --sequences 5",
         "--tokens and --sequences are two ways to say the same; give one of them.",
     ),
-    ("lm train --model rope --data nowhere --path-start rope", "--path-start"),
+    ("lm train --model rope --data nowhere --path-start rope", "Unrecognized options: --path-start, rope; see"),
     ("lm train --model mapwm --data nowhere --path-start alibi", "invalid choice 'alibi' for argument '--path-start'"),
     ("lm train --model mapwm --data nowhere --path-lr 0", "path_lr must be above 0, not 0"),
     ("lm train --layers mapwm:rnk=4 --data nowhere", "nowhere is not a prepared folder"),

@@ -10,15 +10,29 @@ LINES = [[name] for name in COMMANDS] + [["lm", name] for name in OF_LM]
 SETTINGS = ["train", "--task", "navigation", "--model", "mapem"]
 
 
+OPTIONS = {
+    "demo": ["--scale", "--seed", "--out"],
+    "train": ["--task", "--model", "--scale", "--seed", "--out", "--resume"],
+    "eval": ["--splits", "--n-sequences"],
+    "show": ["--split", "--seed"],
+    "list": ["models", "tasks", "recipes"],
+    "reproduce": ["--scale", "--seeds", "--rows", "--jobs", "--runs", "--results"],
+    "report": ["--results", "--write"],
+}
+
+
 @pytest.mark.parametrize("line", [[], *LINES, SETTINGS], ids=" ".join)
-def test_help_speaks_of_nothing_that_is_not_there(line, capsys, monkeypatch):
+def test_help_names_the_options_and_speaks_of_nothing_that_is_not_there(line, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     try:
-        main([*line, "--help"])
+        assert main([*line, "--help"]) == 0
     except SystemExit as ended:
         assert not ended.code
+    assert list(tmp_path.iterdir()) == []
     said = capsys.readouterr().out
     assert said.startswith("usage: mapformers " + " ".join(line[:2] if line[:1] == ["lm"] else line[:1]))
+    assert [option for option in OPTIONS.get(" ".join(line[:1]), []) if option not in said] == []
     assert "{None}" not in said and "default: None" not in said and "default: )" not in said and "\n\n\n" not in said
     assert "STR (required)" not in said and "\x1b" not in said
     sides = {len(row) for row in said.splitlines() if row.startswith(("│", "╭", "╰"))}

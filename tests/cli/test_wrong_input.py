@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from helpers import thorough
 from mapformers.cli.main import main
 from wrong_words import MORE_CASES
 
@@ -34,22 +35,25 @@ CASES = [
     ("reproduce tabel2", "There is no recipe named 'tabel2'; did you mean 'table2'?"),
     ("report tabel2", "There is no recipe named 'tabel2'; did you mean 'table2'?"),
     ("reproduce table2 --scale smoke --rows MapWM-r3", "no row of 'table2' named 'MapWM-r3'; did you mean 'MapWM-r2'?"),
-    ("list model", "models"),
-    ("list mapwm", "models"),
+    ("list model", "There is no list named 'model'; did you mean 'models'?"),
+    ("list mapwm", "There is no list named 'mapwm'; choose one of: models, recipes, tasks."),
     # options that do not exist
     (TRAIN + "--rnak 3", "--rnak, 3; did you mean --rank?"),
     (TRAIN + "--sede 3", "did you mean --seed?"),
     (TRAIN + "--layers 2", "either a model or a list of layers"),
     (TRAIN + "--n-layer 2", "did you mean --n-layers?"),
-    (TRAIN + "-lr 3", "-lr"),
-    (TRAIN + "--model rope --rank 2", "--rank"),
-    (TRAIN + "--model nope --omega-max 1", "--omega-max"),
+    (TRAIN + "-lr 3", "Unrecognized options: -lr, 3; see `mapformers train"),
+    (
+        TRAIN + "--model rope --rank 2",
+        "Unrecognized options: --rank, 2; see `mapformers train --task navigation --model rope",
+    ),
+    (TRAIN + "--model nope --omega-max 1", "Unrecognized options: --omega-max, 1; see `mapformers train"),
     (TRAIN + "--self-key", "did you mean --no-self-key?"),
-    (TRAIN + "--no-self-key True", "True"),
-    ("show navigation --rnak 3", "--rnak"),
+    (TRAIN + "--no-self-key True", "Unrecognized options: True; see `mapformers train"),
+    ("show navigation --rnak 3", "Unrecognized options: --rnak, 3; see `mapformers show --help`."),
     ("eval mine --split iid", "did you mean --splits?"),
     ("demo --sede 1", "did you mean --seed?"),
-    ("list --all", "--all"),
+    ("list --all", "Unrecognized options: --all; see `mapformers list --help`."),
     ("reproduce table2 --sedes 1", "did you mean --seeds?"),
     ("report table2 --wriet", "did you mean --write?"),
     # what is missing
@@ -57,24 +61,24 @@ CASES = [
     ("train --model mapwm", "--task is missing"),
     ("train --task navigation", "--model is missing"),
     ("train navigation mapwm", "--task is missing"),
-    ("train --tsak navigation --model mapwm", "--task"),
-    ("train --task navigation --modle mapwm", "--model"),
-    ("train --task --model mapwm", "--task"),
-    (TRAIN + "--rank", "--rank"),
-    (TRAIN + "--out", "--out"),
-    ("show", "task"),
-    ("show --split iid", "task"),
-    ("eval", "folder"),
-    ("reproduce", "recipe"),
+    ("train --tsak navigation --model mapwm", "--task is missing; see `mapformers train --help`."),
+    ("train --task navigation --modle mapwm", "--model is missing; see `mapformers train --help`."),
+    ("train --task --model mapwm", "--task is missing; see `mapformers train --help`."),
+    (TRAIN + "--rank", "Missing value for argument '--rank'."),
+    (TRAIN + "--out", "Missing value for argument '--out'."),
+    ("show", "mapformers show needs a name from `mapformers list tasks`; see"),
+    ("show --split iid", "There is no task named 'iid'; choose one of: dyck, "),
+    ("eval", "mapformers eval needs the folder that `mapformers train` wrote, or --model"),
+    ("reproduce", "mapformers reproduce needs a name from `mapformers list recipes`, or all"),
     # extra words
-    (TRAIN + "extra", "extra"),
-    (TRAIN + "--rank 1 2", "2"),
-    ("show navigation extra", "extra"),
-    ("eval mine extra", "extra"),
-    ("demo extra", "extra"),
-    ("list models tasks", "tasks"),
-    ("reproduce table2 extra", "extra"),
-    ("report table2 extra", "extra"),
+    (TRAIN + "extra", "Unrecognized options: extra; see `mapformers train"),
+    (TRAIN + "--rank 1 2", "Unrecognized options: 2; see `mapformers train"),
+    ("show navigation extra", "Unrecognized options: extra; see `mapformers show --help`."),
+    ("eval mine extra", "Unrecognized options: extra; see `mapformers eval --help`."),
+    ("demo extra", "Unrecognized options: extra; see `mapformers demo --help`."),
+    ("list models tasks", "Unrecognized options: tasks; see `mapformers list --help`."),
+    ("reproduce table2 extra", "Unrecognized options: extra; see `mapformers reproduce --help`."),
+    ("report table2 extra", "Unrecognized options: extra; see `mapformers report --help`."),
     # values of the wrong kind
     (TRAIN + "--rank x", "--rank takes a whole number, not 'x'"),
     (TRAIN + "--rank 2.5", "--rank takes a whole number, not '2.5'"),
@@ -184,7 +188,7 @@ CASES = [
     ("reproduce table2 --seeds 0", "seeds must be at least 1, not 0"),
     ("reproduce table2 --jobs 0", "jobs must be at least 1, not 0"),
     ("bench --repeats 0", "repeats must be at least 1, not 0"),
-    ("bench nothing", "throughput"),
+    ("bench nothing", "invalid choice 'nothing' for argument 'name'. Expected one of ('throughput', "),
     # folders
     ("train --resume --out nowhere", "nowhere is not a run folder yet: to start a run there, name its --task and"),
     (TRAIN + "--resume --overwrite", "--resume continues a run and --overwrite starts it anew; give one of them."),
@@ -200,8 +204,8 @@ CASES = [
     (TRAIN + "--out /dev/null/mine", "Cannot write to /dev/null/mine: not a directory; choose another folder"),
     ("eval nowhere", "There is no folder nowhere"),
     ("report table2", "mapformers reproduce table2"),
-    ("report --results nowhere", "nowhere"),
-    ("report --write", "results"),
+    ("report --results nowhere", "nowhere has no results of ablations or "),
+    ("report --write", "results has no results of ablations or "),
 ]
 
 
@@ -231,12 +235,40 @@ def assert_refused(capsys, folder, line, sentence):
 
 CASES += MORE_CASES
 
+# The tests of tasks, of models and of the optimiser refuse these values too; one of each kind is always typed.
+REFUSED_WITHOUT_THE_SHELL = {
+    *(TRAIN + words for words in (
+        "--dims 0", "--grid 1", "--grid -8", "--steps 0", "--p-empty nan", "--n-objects 0", "--max-run 0",
+        "--rank -1", "--d-model 7", "--d-model 0", "--n-heads 3 --d-model 64", "--n-heads 0", "--n-heads 64",
+        "--head-dim 3", "--head-dim 0", "--mlp-ratio 0", "--n-layers 0", "--attn-temperature 0",
+        "--attn-temperature nan", "--omega-max 0", "--base 0.5", "--model mapem --origin-std 0",
+        "--model rope --rope-base 1", "--lr 0", "--lr nan", "--sequences 0", "--batch-size 0", "--warmup-steps -1",
+        "--weight-decay -1", "--clip 0", "--final-lr 2", "--checkpoint-every 0",
+    )),
+    "show navigation --grid 1", "show navigation --max-run 0", "show navigation --n-objects 0",
+    "show navigation --p-empty -1", "show navigation --n-objects 99999999999",
+    "show dyck --depth 17", "show dyck --depth 0", "train --task dyck --model mapwm --length 7",
+    "train --task dyck --model mapwm --types 0", "train --task dyck --model mapwm --depth 99",
+    "show family-tree --generations 100000000", "show family-tree --generations 0", "show family-tree --max-children 0",
+    "train --task family-tree --model mapwm --generations 0",
+    "show selective-copy --n-blanks -1", "show selective-copy --n-kinds 0",
+    "train --task selective-copy --model mapwm --n-symbols 0",
+    "train --task navigation --model mapem --rank 0", "train --task navigation --model mapwm-nc --rank -3",
+    "train --task navigation --model mapwm --mlp-ratio -1",
+}  # fmt: skip
+
 
 def test_there_are_three_hundred_cases():
-    assert len({line for line, _ in CASES}) + 2 * len(WORLDS) + len(FOLDERS) >= 300
+    lines = {line for line, _ in CASES}
+    assert len(lines) + 2 * len(WORLDS) + len(FOLDERS) >= 300
+    assert lines > REFUSED_WITHOUT_THE_SHELL
 
 
-@pytest.mark.parametrize(("line", "sentence"), CASES, ids=[line.replace(TRAIN, "train ... ") for line, _ in CASES])
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [thorough(*case) if case[0] in REFUSED_WITHOUT_THE_SHELL else case for case in CASES],
+    ids=[line.replace(TRAIN, "train ... ") for line, _ in CASES],
+)
 def test_wrong_words(capsys, scratch, line, sentence):
     assert_refused(capsys, scratch, line, sentence)
 

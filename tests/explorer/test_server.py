@@ -169,8 +169,9 @@ def raw(server: Server, text: bytes) -> str:
     return found.decode(errors="replace")
 
 
-def test_a_mistake_of_ours_is_reported_and_not_taken_for_a_wrong_question(server, capsys):
-    server.explorer.answers["about"] = lambda asked: {"speed": float("nan")}  # which JSON does not have
+def test_a_mistake_of_ours_is_reported_and_not_taken_for_a_wrong_question(server, capsys, monkeypatch):
+    answer = {"speed": float("nan")}  # which JSON does not have
+    monkeypatch.setitem(server.explorer.answers, "about", lambda asked: answer)
     with pytest.raises(http.client.RemoteDisconnected):
         ask(server, "/about", {})
     assert "ValueError: Out of range float values" in capsys.readouterr().err

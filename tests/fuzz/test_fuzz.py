@@ -32,11 +32,19 @@ def trained(tmp_path_factory):
 
 
 @pytest.fixture
-def look(request) -> Callable[[st.SearchStrategy[bytes], Callable[[bytes], object]], None]:
-    """Try examples: a few that are always the same, or new ones for as many seconds as --fuzz says."""
+def look(request) -> Callable[..., None]:
+    """Try a file and damaged ones: a few that are always the same, or new ones for as many seconds as --fuzz says.
+
+    The file itself must work. Some damage must be refused, unless what reads the file does without the damaged part.
+    """
     seconds = request.config.getoption("--fuzz")
 
-    def search(examples: st.SearchStrategy[bytes], attempt: Callable[[bytes], object]) -> None:
+    def search(
+        whole: bytes,
+        attempt: Callable[[bytes], object],
+        damaged: Callable[[bytes], st.SearchStrategy[bytes]] = mutations,
+        does_without: bool = False,
+    ) -> None:
         seen, refused = [0], [0]
 
         def one(content: bytes) -> None:
@@ -51,12 +59,14 @@ def look(request) -> Callable[[st.SearchStrategy[bytes], Callable[[bytes], objec
             max_examples=200 if seconds else FEW, deadline=None, derandomize=not seconds, database=None,
             suppress_health_check=list(hypothesis.HealthCheck),
         )  # fmt: skip
+        attempt(whole)
         until = time.monotonic() + seconds
         while True:
-            many(hypothesis.given(examples)(one))()
+            many(hypothesis.given(damaged(whole))(one))()
             if time.monotonic() >= until:
                 break
         print(f"\n{request.node.name}: {seen[0]} examples, {refused[0]} of them refused")
+        assert does_without or refused[0] > 0, "no damage was noticed"
 
     return search
 
@@ -71,7 +81,7 @@ def test_config(trained, tmp_path, look):
         config.to_dict()
         assert mf.RunConfig.from_dict(config.to_dict()) == config
 
-    look(mutations((trained / "config.json").read_bytes()), attempt)
+    look((trained / "config.json").read_bytes(), attempt)
 
 
 def test_manifest(trained, tmp_path, look):
@@ -89,7 +99,7 @@ def test_manifest(trained, tmp_path, look):
         assert trainer.step in (10, 12)
         assert checkpoint.latest(folder / "checkpoints")[1] == []
 
-    look(mutations((newest(trained) / "manifest.json").read_bytes()), attempt)
+    look((newest(trained) / "manifest.json").read_bytes(), attempt, does_without=True)
 
 
 def test_metrics(trained, tmp_path, look):
@@ -107,7 +117,7 @@ def test_metrics(trained, tmp_path, look):
         RunFolder(folder).keep_metrics_up_to(12)
         assert len(RunFolder(folder).metrics()) == sum(record["step"] <= 12 for record in found)
 
-    look(mutated_lines((trained / "metrics.jsonl").read_bytes()), attempt)
+    look((trained / "metrics.jsonl").read_bytes(), attempt, mutated_lines, does_without=True)
 
 
 @pytest.mark.parametrize("world", ["flat", "shipped"])
@@ -128,7 +138,7 @@ def test_world(tmp_path, look, world):
         task = mf.build_task("graph", world=found, steps=4)
         task.sample("iid", 2, mf.seeding.generator(0, "fuzz"))
 
-    look(mutations(text.encode()), attempt)
+    look(text.encode(), attempt)
 
 
 def shipped() -> str:

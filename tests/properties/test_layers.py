@@ -29,6 +29,7 @@ from helpers import (
     assert_bitwise,
     assert_same,
     draw_tokens,
+    thorough,
 )
 from mapformers.model import Decoder, ModelConfig
 from mapformers.modules.context import Context
@@ -36,11 +37,21 @@ from mapformers.modules.context import Context
 each = pytest.mark.parametrize("case", CASES, ids=str)
 each_and_hybrid = pytest.mark.parametrize("case", [*CASES, HYBRID, EVERYTHING], ids=str)
 LENGTH = len(MIXED[0])
-OFTEN_COMPILED = ("rope", "mapwm", "mapem", "mamba")  # each takes some seconds: the others with --thorough
-OFTEN_BY_INDUCTOR = ("mapwm", "mamba")  # attention and a scan; each takes half a minute
+# Each takes some seconds: the others with --thorough. The fused path of an LSTM is taken without padding only.
+OFTEN_COMPILED = ("rope", "mapwm", "mapem", "mamba", "lstm")
+OFTEN_BY_INDUCTOR = ("mamba",)  # half a minute; a whole run of mapwm is compiled in tests/training/test_backends.py
 COMPILED = [case for case in FIRST_CASES if THOROUGH or case.name in OFTEN_COMPILED]
 BY_INDUCTOR = [case for case in FIRST_CASES if THOROUGH or case.name in OFTEN_BY_INDUCTOR]
-CHUNKS = {"single": (1,) * LENGTH, "uneven": (3, 1, 5, 2, 1), "late": (LENGTH - 1, 1), "early": (1, LENGTH - 1)}
+SINGLE, UNEVEN, LATE, EARLY = (1,) * LENGTH, (3, 1, 5, 2, 1), (LENGTH - 1, 1), (1, LENGTH - 1)
+CHUNKS = [SINGLE, UNEVEN, thorough(LATE), thorough(EARLY)]
+ALL_FLAGS, NEEDED_FLAGS = False, True
+FLAGGED_CHUNKS = [
+    (UNEVEN, ALL_FLAGS),
+    (UNEVEN, NEEDED_FLAGS),
+    (SINGLE, NEEDED_FLAGS),
+    thorough(SINGLE, ALL_FLAGS),
+    *(thorough(sizes, flags) for sizes in (LATE, EARLY) for flags in (ALL_FLAGS, NEEDED_FLAGS)),
+]
 
 
 @each_and_hybrid
@@ -58,7 +69,7 @@ def test_a_token_changes_its_own_future_and_never_the_past(case: Case):
         assert t == length - 1 or moved[t + 1 :].max() > 1e-6
 
 
-@pytest.mark.parametrize("sizes", CHUNKS.values(), ids=CHUNKS)
+@pytest.mark.parametrize("sizes", CHUNKS, ids=str)
 @each_and_hybrid
 def test_chunked_equals_one_shot(case: Case, sizes: tuple[int, ...]):
     model = case.build()
@@ -70,8 +81,7 @@ def test_chunked_equals_one_shot(case: Case, sizes: tuple[int, ...]):
     assert_same(torch.cat(pieces, dim=1), model(tokens))
 
 
-@pytest.mark.parametrize("only_where_needed", [False, True], ids=["all-flags", "needed-flags"])
-@pytest.mark.parametrize("sizes", CHUNKS.values(), ids=CHUNKS)
+@pytest.mark.parametrize(("sizes", "only_where_needed"), FLAGGED_CHUNKS, ids=str)
 @each_and_hybrid
 def test_chunked_equals_one_shot_with_documents_and_padding(case: Case, sizes: tuple[int, ...], only_where_needed):
     model, layout = case.build(), Layout(MIXED)
@@ -103,8 +113,11 @@ def test_a_state_can_be_continued_more_than_once(case: Case):
     assert_bitwise(model(tokens[:, 5:], state=state), first)
 
 
-@pytest.mark.parametrize("mark_first", [False, True], ids=["first-unmarked", "first-marked"])
-@pytest.mark.parametrize("rows", [PACKED, MIXED], ids=["packed", "mixed"])
+@pytest.mark.parametrize(
+    ("rows", "mark_first"),
+    [(PACKED, False), (MIXED, True), thorough(PACKED, True), thorough(MIXED, False)],
+    ids=["packed-first-unmarked", "mixed-first-marked", "packed-first-marked", "mixed-first-unmarked"],
+)
 @each_and_hybrid
 def test_packed_equals_separate(case: Case, rows: tuple[str, ...], mark_first: bool):
     model, layout = case.build(), Layout(rows, mark_first=mark_first)
@@ -145,7 +158,7 @@ def test_no_gradient_reaches_the_padding(case: Case):
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
 
 
-@pytest.mark.parametrize("rows", [PLAIN, PACKED, PADDED, MIXED], ids=["plain", "packed", "padded", "mixed"])
+@pytest.mark.parametrize("rows", [PLAIN, PACKED, thorough(PADDED), MIXED], ids=["plain", "packed", "padded", "mixed"])
 @each
 def test_fast_path_equals_the_reference(case: Case, rows: tuple[str, ...]):
     layer = case.build().layers[0]
@@ -153,7 +166,9 @@ def test_fast_path_equals_the_reference(case: Case, rows: tuple[str, ...]):
     layout = Layout(rows)
 
     def context() -> Context:
-        return Context.of(layout.tokens) if rows is PLAIN else layout.context()
+        if rows is PLAIN:
+            return Context.of(layout.tokens)
+        return Context.of(layout.tokens, reset=layout.reset) if rows is PACKED else layout.context()
 
     x = torch.randn(*layout.tokens.shape, 16, dtype=torch.float64, requires_grad=True)
     inputs = [x, *(p for p in module.parameters() if p.requires_grad)]
@@ -165,8 +180,13 @@ def test_fast_path_equals_the_reference(case: Case, rows: tuple[str, ...]):
         assert_same(ours, theirs)
 
 
-@pytest.mark.parametrize("row", ["AAAAA", "AA.BB"], ids=["plain", "mixed"])
-@each
+FINITE_DIFFERENCES = [
+    *((case, "AA.BB") for case in CASES),
+    *((case, "AAAAA") if case in FIRST_CASES else thorough(case, "AAAAA") for case in CASES),
+]
+
+
+@pytest.mark.parametrize(("case", "row"), FINITE_DIFFERENCES, ids=str)
 def test_gradients_are_those_of_finite_differences(case: Case, row: str):
     layer = case.build(n_layers=1, mlp_ratio=1).layers[0]
     layout = Layout([row])
@@ -196,7 +216,7 @@ def assert_compiles(model: Decoder, backend: str, layout: Layout | None) -> None
         assert_same(compiled, eager)
 
 
-@pytest.mark.parametrize("case", CASES if THOROUGH else FIRST_CASES, ids=str)
+@pytest.mark.parametrize("case", CASES if THOROUGH else COMPILED, ids=str)
 def test_compiled_equals_eager(case: Case):
     assert_compiles(case.build(n_layers=1), "aot_eager", None)
 
@@ -206,7 +226,7 @@ def test_compiled_equals_eager_with_documents_and_padding(case: Case):
     assert_compiles(case.build(n_layers=1), "aot_eager", Layout(MIXED))
 
 
-@pytest.mark.parametrize("case", COMPILED, ids=str)
+@pytest.mark.parametrize("case", [case for case in COMPILED if THOROUGH or case.name in ("mapwm", "mamba")], ids=str)
 def test_compiled_once_it_reads_other_lengths(case: Case):
     model = case.build(n_layers=1)
     torch._dynamo.reset()

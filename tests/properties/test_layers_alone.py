@@ -9,7 +9,19 @@ import torch
 from torch import Tensor, nn
 
 import mapformers as mf
-from helpers import CASES, FIRST_CASES, MIXED, PACKED, PADDED, Case, Layout, assert_bitwise, assert_same, draw_tokens
+from helpers import (
+    CASES,
+    FIRST_CASES,
+    MIXED,
+    PACKED,
+    PADDED,
+    Case,
+    Layout,
+    assert_bitwise,
+    assert_same,
+    draw_tokens,
+    thorough,
+)
 from mapformers.errors import UserError
 from mapformers.modules.context import EMPTY_PAST, Context, StreamState
 from mapformers.modules.layer import LAYERS
@@ -241,7 +253,10 @@ def test_tape_hands_its_positions_to_the_next_layer():
     assert (second(x, stream=stream) - second(x)).abs().max() > 1e-4
 
 
-@once_each
+WRAPPED = ("mapwm", "tape", "tem-t")  # a plain one, one with a stream, one that is told the tokens
+
+
+@pytest.mark.parametrize("case", [case if case.name in WRAPPED else thorough(case) for case in FIRST_CASES], ids=str)
 def test_a_layer_compiles_alone(case: Case):
     layer, x, tokens = build(case), draw_x(2, 6), draw_tokens(2, 6)
     torch._dynamo.reset()

@@ -4,7 +4,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers import CASES, EVERYTHING, HYBRID, MIXED, Case, Layout, assert_bitwise, assert_same, draw_tokens
+from helpers import (
+    CASES,
+    EVERYTHING,
+    FIRST_CASES,
+    HYBRID,
+    MIXED,
+    Case,
+    Layout,
+    assert_bitwise,
+    assert_same,
+    draw_tokens,
+    thorough,
+)
 from mapformers.modules.observables import AXES, OBSERVABLES, Observed
 
 each = pytest.mark.parametrize("case", CASES, ids=str)
@@ -58,8 +70,16 @@ def test_every_note_is_in_the_table_and_has_the_shape_it_says(case: Case):
             assert tensor.dim() == len(axes) and not tensor.requires_grad and tensor.isfinite().all()
 
 
-@pytest.mark.parametrize("sizes", [(4, 5), (1,) * 9], ids=["two pieces", "token by token"])
-@each_and_hybrids
+IN_TWO = [(case, (4, 5)) for case in [*CASES, HYBRID, EVERYTHING]]
+BY_TOKEN = [(case, (1,) * 9) for case in [*FIRST_CASES, HYBRID, EVERYTHING]]
+MORE_BY_TOKEN = [thorough(case, (1,) * 9) for case in CASES if case not in FIRST_CASES]
+
+
+@pytest.mark.parametrize(
+    ("case", "sizes"),
+    [*IN_TWO, *BY_TOKEN, *MORE_BY_TOKEN],
+    ids=lambda value: str(value) if isinstance(value, Case) else "two pieces" if len(value) == 2 else "token by token",
+)
 def test_observing_in_pieces_equals_observing_at_once(case: Case, sizes: tuple[int, ...]):
     model, tokens = case.build(), draw_tokens(2, 9)
     whole, pieces = model.observe(tokens), in_pieces(model, tokens, sizes)
@@ -97,11 +117,12 @@ def test_attention_covers_the_keys_of_the_state(case: Case):
     assert (weights[..., 6:][:, :, 0] == 0).all()
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.name.endswith("-nc")], ids=str)
+BY_MATRICES = [case for case in CASES if case.name.endswith("-nc") and case.options.get("attend") != "o"]
+
+
+@pytest.mark.parametrize("case", BY_MATRICES, ids=str)
 def test_the_position_of_matrices_is_the_product_of_their_steps(case: Case):
     model, tokens = case.build(n_layers=1), draw_tokens(2, 6)
-    if case.options.get("attend") == "o":
-        return
     layer, context = model.layers[0], model._context(tokens, None, None, None)
     steps = layer.mixer.path.step_matrices(layer.norm_mixer(model.embedding(tokens)), context)
     place, places = torch.eye(layer.mixer.path.n, dtype=torch.float64), []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers import CASES, MIXED, PLAIN, Case, Layout, assert_same
+from helpers import CASES, FIRST_CASES, MIXED, PLAIN, Case, Layout, assert_same, thorough
 from mapformers import lie
 from mapformers.model import Decoder
 from mapformers.modules.context import EMPTY_PAST, Context, Past
@@ -129,8 +129,17 @@ def test_mapem_compares_two_origins_carried_along_the_path(options: dict[str, bo
             assert_same(notes["attn_p"] * scale, torch.einsum("hi,bhtsij,hj->bhts", q, apart, k))
 
 
-@BOTH_CONTEXTS
-@pytest.mark.parametrize("case", [c for c in CASES if hasattr(LAYERS[c.name].options, "self_key")], ids=str)
+KEYED = [case for case in CASES if hasattr(LAYERS[case.name].options, "self_key")]
+
+
+@pytest.mark.parametrize(
+    ("case", "rows"),
+    [
+        *((case, MIXED) for case in KEYED),
+        *((case, PLAIN) if case in FIRST_CASES else thorough(case, PLAIN) for case in KEYED),
+    ],
+    ids=str,
+)
 def test_who_reads_the_key_and_value_of_a_token(case: Case, rows: tuple[str, ...]):
     """Disturb k_t and v_t, not q_t: later tokens of the document see it; token t does if it may, or if it is first."""
     mixer = case.build(n_layers=1).layers[0].mixer

@@ -22,13 +22,27 @@ from helpers import (
     assert_bitwise,
     assert_same,
     draw_tokens,
+    thorough,
 )
 from mapformers.modules.context import StreamState, map_tensors
 from mapformers.modules.memory import NAME, SMALLEST, GrowingBuffer, append
 
 each_and_hybrid = pytest.mark.parametrize("case", [*CASES, HYBRID, EVERYTHING], ids=str)
+# What a state is made of differs from layer to layer, and hardly from variant to variant.
+OFTEN = [*FIRST_CASES, HYBRID, EVERYTHING]
 once_each = pytest.mark.parametrize("case", FIRST_CASES, ids=str)
+once_each_and_hybrid = pytest.mark.parametrize(
+    "case", [case if case in OFTEN else thorough(case) for case in [*CASES, HYBRID, EVERYTHING]], ids=str
+)
+MODES = [
+    *((case, torch.no_grad) for case in [*CASES, HYBRID, EVERYTHING]),
+    *(
+        (case, torch.inference_mode) if case in OFTEN else thorough(case, torch.inference_mode)
+        for case in [*CASES, HYBRID, EVERYTHING]
+    ),
+]
 MAIN = ("rope", "nope", "mapwm", "mapem", "mapwm-nc", "mapem-nc", "mamba")
+LENGTHS = [("mapwm", 2000), *((name, 300) for name in MAIN if name != "mapwm")]
 COPIES = {"cat", "copy_", "clone", "_to_copy", "flip", "constant_pad_nd", "index", "repeat_interleave", "stack"}
 # Their keys are computed anew for every query: PaTH's are reflected by every token, those that fade are shrunk.
 COMPUTES_ALL_KEYS = [c for c in CASES if c.name == "path" or c.options.get("decay")]
@@ -49,8 +63,7 @@ def tensors(state: Any) -> list[Tensor]:
     return found
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode], ids=["no_grad", "inference"])
-@each_and_hybrid
+@pytest.mark.parametrize(("case", "mode"), MODES, ids=str)
 def test_one_token_at_a_time_equals_the_whole(case: Case, mode):
     model, tokens, layout = case.build(), draw_tokens(2, 9), Layout(MIXED)
     with mode():
@@ -63,15 +76,15 @@ def test_one_token_at_a_time_equals_the_whole(case: Case, mode):
     assert_same(torch.cat(pieces, dim=1)[layout.padding_mask], whole[layout.padding_mask])
 
 
-@pytest.mark.parametrize("name", MAIN)
+@pytest.mark.parametrize(("name", "length"), [*LENGTHS, *(thorough(name, 2000) for name in MAIN if name != "mapwm")])
 @torch.no_grad()
-def test_two_thousand_tokens_equal_the_full_forward(name: str):
+def test_a_long_stream_equals_the_full_forward(name: str, length: int):
     model = Case(name).build(dtype=torch.float32, n_layers=1)
-    tokens = draw_tokens(1, 2000)
+    tokens = draw_tokens(1, length)
     assert (one_by_one(model, tokens)[0] - model(tokens)).abs().max() < 1e-4
 
 
-@each_and_hybrid
+@once_each_and_hybrid
 @torch.no_grad()
 def test_two_continuations_of_one_state_do_not_know_of_each_other(case: Case):
     model, tokens = case.build(), draw_tokens(2, 12)
@@ -90,7 +103,7 @@ def test_two_continuations_of_one_state_do_not_know_of_each_other(case: Case):
         assert_bitwise(now, before)
 
 
-@each_and_hybrid
+@once_each_and_hybrid
 @torch.no_grad()
 def test_memory_stays_where_it_is_until_its_room_is_full(case: Case):
     model, tokens = case.build(n_layers=1), draw_tokens(2, 2 * SMALLEST)
@@ -117,7 +130,9 @@ class Copied(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c not in COMPUTES_ALL_KEYS], ids=str)
+@pytest.mark.parametrize(
+    "case", [c if c in FIRST_CASES else thorough(c) for c in CASES if c not in COMPUTES_ALL_KEYS], ids=str
+)
 @torch.no_grad()
 def test_what_a_step_copies_does_not_grow_with_the_past(case: Case):
     model, tokens = case.build(n_layers=1), draw_tokens(1, 2 * SMALLEST)

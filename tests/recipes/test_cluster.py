@@ -38,8 +38,7 @@ def test_submitits_own_processes_give_the_same_table(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
-    line = plug_in(here, "often", 80, 20)
-    line[line.index("--seeds") + 1] = "1"
+    line = [*plug_in(here, "often", 80, 20, seeds=1), "--rows", "RoPE"]
     plug_in(there, "often", 80, 20)
     code, table, err = finish(line, here)
     assert code == 0, err

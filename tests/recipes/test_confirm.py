@@ -22,7 +22,7 @@ ANOTHER_SPLIT = ("tasks/navigation.py", '{**dense, "p_empty": 0.2}', '{**dense, 
 
 def old_package(folder, edits):
     """The package as it might have been: today's with some edits."""
-    shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, folder / PACKAGE.name)
     for name, now, then in edits:
         file = folder / PACKAGE.name / name
         text = file.read_text(encoding="utf-8")

@@ -35,10 +35,11 @@ register_recipe(
 """
 
 
-def plug_in(folder: Path, name: str, sequences: int, checkpoint_every: int) -> list[str]:
-    """A recipe of two rows in a file of its own; returns the command that runs it with two seeds."""
+def plug_in(folder: Path, name: str, sequences: int, checkpoint_every: int, seeds: int = 2, jobs: int = 2) -> list[str]:
+    """A recipe of two rows in a file of its own; returns the command that runs it."""
     (folder / f"{name}.py").write_text(RECIPE.format(name=name, sequences=sequences, checkpoint_every=checkpoint_every))
-    return ["reproduce", name, "--import", f"{name}.py", "--scale", "smoke", "--seeds", "2", "--jobs", "2"]
+    how_many = ["--seeds", str(seeds), "--jobs", str(jobs)]
+    return ["reproduce", name, "--import", f"{name}.py", "--scale", "smoke", *how_many]
 
 
 def start(line: list[str], folder: Path) -> subprocess.Popen[str]:
@@ -121,17 +122,18 @@ def without_times(record: dict) -> dict:
     return {**record, "runs": [{k: v for k, v in run.items() if k != "wall_seconds"} for run in record["runs"]]}
 
 
-def test_killed_at_three_random_moments_it_ends_with_the_same_table(tmp_path):
+@pytest.mark.parametrize(("seeds", "kills"), [(1, (1,)), thorough(2, (1, 2, 3))], ids=["once", "at three moments"])
+def test_killed_at_random_moments_it_ends_with_the_same_table(tmp_path, seeds, kills):
     """kill -9 of the command alone; the same command right away, while its workers may still be there."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         folder.mkdir()
-    line = plug_in(whole, "often", 1000, 20)
+    line = plug_in(whole, "often", 1000, 20, seeds)
     plug_in(killed, "often", 1000, 20)
     code, table, err = finish(line, whole)
     assert code == 0, err
     moments = random.Random(0)
-    for wanted in (1, 2, 3):
+    for wanted in kills:
         process = start(line, killed)
         try:
             wait_until(training(killed, wanted))
@@ -147,13 +149,12 @@ def test_killed_at_three_random_moments_it_ends_with_the_same_table(tmp_path):
     records = [json.loads((folder / "results/often-smoke.json").read_text()) for folder in (whole, killed)]
     assert without_times(records[0]) == without_times(records[1])
     logs = "".join(path.read_text() for path in killed.glob("runs/often/smoke/*/log.txt"))
-    assert logs.count("Training on") > 4  # some were gone on with
+    assert logs.count("Training on") > 2 * seeds  # some were gone on with
     assert workers(tmp_path) == []
 
 
 def test_a_killed_worker_is_a_failed_attempt(tmp_path):
-    line = plug_in(tmp_path, "often", 1600, 20)
-    line[line.index("--seeds") + 1] = "1"
+    line = plug_in(tmp_path, "often", 1600, 20, seeds=1)
     process = start(line, tmp_path)
     try:
         wait_until(training(tmp_path, 2))
@@ -177,10 +178,10 @@ def test_what_exit_codes_say():
 
 def test_two_commands_at_once_share_the_work(tmp_path):
     """Neither runs a cell that the other is at, and both end with the whole table."""
-    line = plug_in(tmp_path, "often", 400, 20)
+    line = plug_in(tmp_path, "often", 200, 20, seeds=1, jobs=1)
     both = [start(line, tmp_path) for _ in range(2)]
     outcomes = [(process.communicate(timeout=180), process.returncode) for process in both]
     assert [code for _, code in outcomes] == [0, 0], outcomes
     assert outcomes[0][0][0] == outcomes[1][0][0]
     logs = [path.read_text() for path in tmp_path.glob("runs/often/smoke/*/log.txt")]
-    assert len(logs) == 4 and all(log.count("Training on") == 1 for log in logs)
+    assert len(logs) == 2 and all(log.count("Training on") == 1 for log in logs)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapformers as mf
+from helpers import examples
 from mapformers.tasks.dyck import DyckSettings, continuation_f1
 
 asked = st.integers(1, 12).flatmap(
@@ -20,7 +21,7 @@ asked = st.integers(1, 12).flatmap(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(asked=asked, seed=st.integers(0, 2**31))
 def test_batch_agrees_with_a_stack_in_plain_python(asked, seed):
     length, depth, types = asked["length"], asked["depth"], asked["types"]
@@ -52,7 +53,7 @@ def plain_f1(logits, valid):
     return precision, recall, 2 * precision * recall / both if both else 0.0
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(asked=asked, seed=st.integers(0, 2**31), scale=st.sampled_from([0.1, 1.0, 4.0]))
 def test_metric_agrees_with_plain_python(asked, seed, scale):
     task = mf.build_task("dyck", **asked)
@@ -116,7 +117,7 @@ def test_tokens_the_task_does_not_have_never_follow():
     assert task.loss(spare, batch) > 1
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(asked=asked, seed=st.integers(0, 2**31))
 def test_valid_set_loss_is_the_plain_mean_over_tokens(asked, seed):
     task = mf.build_task("dyck", **asked)

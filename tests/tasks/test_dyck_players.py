@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapformers as mf
+from helpers import examples
 from mapformers.players import dyck as dyck_players
 from mapformers.tasks.dyck import continuation_f1
 from mapformers.tasks.dyck_sampler import occupancy
@@ -89,7 +90,7 @@ def test_counting_guesses_the_type_with_most_open():
     assert [pair.index(max(pair)) for pair in guesses] == [0, 0, 1, 0, 0, 0, 1, 0, 0]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(half=st.integers(1, 6), seed=st.integers(0, 1000), types=st.integers(1, 3), data=st.data())
 def test_bayes_gives_the_share_of_all_nestings_that_go_on_so(half, seed, types, data):
     length, depth = 2 * half, data.draw(st.integers(1, half))

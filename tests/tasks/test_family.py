@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapformers as mf
+from helpers import examples, thorough
 from mapformers.tasks import family_pool
 from mapformers.tasks.family import RELATIONS, FamilyRules, grow, people_table
 
@@ -47,7 +48,7 @@ rules = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(rules=rules, number=st.integers(0, 2**53 - 1))
 def test_a_family_is_one(rules, number):
     """Check every rule of D.3 and of kinship on the six relations, the sexes and the generations."""
@@ -93,7 +94,7 @@ def test_a_family_is_one(rules, number):
         ), "a man and a woman who might have married stayed single"
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(rules=rules, numbers=st.lists(st.integers(0, 2**53 - 1), min_size=1, max_size=5))
 def test_a_family_does_not_depend_on_those_grown_beside_it(rules, numbers):
     together = grow(np.array(numbers), rules)
@@ -323,6 +324,7 @@ def best_time(what, repeats):
     return min(spent)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trees", ["fresh", "fixed"])
 def test_sampling_from_a_grown_pool_is_twenty_times_as_fast_as_training(trees):
     """One thread, iid batches of 128, against a training step of the demo's model on the same batch."""
@@ -349,13 +351,17 @@ def test_sampling_from_a_grown_pool_is_twenty_times_as_fast_as_training(trees):
     assert training / sampling > 20, f"{training / sampling:.1f} times, {128 * 64 / sampling:.2e} tokens a second"
 
 
+@pytest.mark.thorough
 def test_a_fresh_family_of_its_own_is_still_grown_at_400_000_tokens_a_second():
     """The speed while the pool is still empty."""
     numbers, rules = np.arange(128) + 2**40, FamilyRules()
     assert 128 * 64 / best_time(lambda: grow(numbers, rules), 8) > 400_000
 
 
-def test_the_table_of_people_in_the_docs_is_what_is_measured():
+@pytest.mark.parametrize(("max_people", "rows"), [(110, 1), thorough(1000, 3)])
+def test_the_table_of_people_in_the_docs_is_what_is_measured(max_people, rows):
     document = (Path(__file__).parents[2] / "docs" / "families.md").read_text()
-    for line in people_table(max_people=1000).splitlines():
+    lines = people_table(max_people).splitlines()
+    assert len(lines) == 2 + rows
+    for line in lines:
         assert line in document, line

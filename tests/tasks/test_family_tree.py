@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapformers as mf
+from helpers import examples
 from mapformers.players import family as players
 from mapformers.reports.family_tree import FamilyPicture, draw_family
 from mapformers.tasks.family import RELATIONS, grow_one
@@ -39,7 +40,7 @@ worlds = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(world=worlds, seed=st.integers(0, 2**31))
 def test_batch_agrees_with_a_replay_in_the_family(world, seed):
     task = mf.build_task("family-tree", **world)
@@ -218,7 +219,7 @@ def test_halves_are_the_whole_whatever_is_grown_at_once(trees, split, monkeypatc
         assert torch.equal(tensor, torch.cat([half.info[name] for half in halves])), name
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(world=worlds, seed=st.integers(0, 2**31), spoilt=st.integers(0, 20))
 def test_metric_agrees_with_counting(world, seed, spoilt):
     """Answers with some mistakes, counted one by one against the people who were met."""

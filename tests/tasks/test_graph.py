@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapformers as mf
+from helpers import examples
 from mapformers.tasks.graph import EMPTY
 
 
@@ -88,7 +89,7 @@ def replay(sequence, world, start, names):
     return nodes, first_visits, revisits, known
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=examples(400), deadline=None, derandomize=True)
 @given(world=worlds(), options=walks, seed=st.integers(0, 2**31))
 def test_batch_agrees_with_a_replay_from_tokens_alone(world, options, seed):
     world = world if options["start"] == "random" else without_the_unreached(world)
@@ -116,7 +117,7 @@ def test_batch_agrees_with_a_replay_from_tokens_alone(world, options, seed):
             assert "fixed_first" not in batch.info
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(world=worlds(), options=walks, seed=st.integers(0, 2**31), spoilt=st.integers(0, 20))
 def test_metrics_agree_with_counting(world, options, seed, spoilt):
     """Answers with some mistakes, counted one by one in a replay of the tokens."""
@@ -176,7 +177,7 @@ def votes_of_all_starts(sequence, world, task):
     return found
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(world=worlds(), options=walks, seed=st.integers(0, 2**31))
 def test_player_that_does_not_know_the_start_answers_by_bayes_rule(world, options, seed):
     task = build(world, **{**options, "start": "random", "steps": min(options["steps"], 8)})

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapformers as mf
+from helpers import examples
 from mapformers.tasks.navigation import EMPTY
 from mapformers.tasks.walk import first_visits
 
@@ -84,7 +85,7 @@ worlds = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(world=worlds, seed=st.integers(0, 2**31))
 def test_batch_agrees_with_a_replay_from_tokens_alone(world, seed):
     task = mf.build_task("navigation", **world)
@@ -105,7 +106,7 @@ def test_batch_agrees_with_a_replay_from_tokens_alone(world, seed):
         assert batch.score_mask[row].tolist() == scored
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(world=worlds, seed=st.integers(0, 2**31), spoilt=st.integers(0, 20))
 def test_metrics_agree_with_counting(world, seed, spoilt):
     """Answers with some mistakes, counted one by one at the revisits of a replay of the tokens."""

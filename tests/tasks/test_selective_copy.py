@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapformers as mf
+from helpers import examples
 from mapformers.model import Decoder, model_config, suggested_settings
 from mapformers.players import selective_copy as _players  # noqa: F401 (registers)
 from mapformers.tasks.selective_copy import BLANK, SEPARATOR, free_run
@@ -34,7 +35,7 @@ worlds = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=700)
+@settings(max_examples=examples(700))
 @given(world=worlds, seed=st.integers(0, 2**31))
 def test_batch_agrees_with_a_replay_from_tokens_alone(world, seed):
     task = mf.build_task("selective-copy", **world)
@@ -63,7 +64,7 @@ def copies(task, batch):
     return torch.where(batch.score_mask, batch.targets, task.blank_id)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(world=worlds, seed=st.integers(0, 2**31), spoilt=st.integers(0, 5))
 def test_metrics_agree_with_counting(world, seed, spoilt):
     """Random answers with a few mistakes: single answers and whole copies, counted one by one."""

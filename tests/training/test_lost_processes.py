@@ -55,6 +55,7 @@ def test_if_a_process_is_killed_the_other_ends_and_the_run_goes_on(tmp_path, sha
     assert_goes_on(folder, log, settings)
 
 
+@pytest.mark.thorough
 def test_torchrun_ends_with_a_killed_worker_and_the_run_goes_on(tmp_path):
     folder, log, settings = tmp_path / "run", tmp_path / "log", LONG | {"sharding": "full"}
     job = torchrun(command(out=folder, **settings), log)

@@ -14,8 +14,9 @@ import mapformers as mf
 from mapformers.cli.main import main
 from mapformers.cli.train import parse_train
 from mapformers.errors import UserError
+from mapformers.registry import LAYERS
 from mapformers.runs.config import ForeignModel
-from runs import assert_same_run, quiet
+from runs import assert_same_run, copy, quiet
 
 TINY = {
     "dims": 1, "steps": 8, "grid": 4, "d_model": 16, "sequences": 48, "batch_size": 4, "warmup_steps": 2,
@@ -148,12 +149,28 @@ def test_a_folder_of_the_version_before_is_read(tmp_path):
     assert torch.equal(again.model.layers[0].mixer.path.mean, run.model.layers[0].mixer.path.mean)
 
 
-@pytest.mark.parametrize("given", ["--layers rope", "--task navigation --layers rope", "--seed 1", "--scale paper"])
-def test_resuming_with_something_else_is_refused_and_not_ignored(tmp_path, capsys, given):
-    mf.train("navigation", "mapwm", scale="smoke", out=tmp_path / "run", console=quiet(), **TINY)
-    assert main(["train", "--resume", "--out", str(tmp_path / "run"), *shlex.split(given)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert main(["train", "--resume", "--out", str(tmp_path / "run")]) == 0
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    mf.train("navigation", "mapwm", scale="smoke", out=folder, console=quiet(), **TINY)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("--layers rope", "A resumed run keeps its own settings; resume {} without --layers."),
+        ("--task navigation --layers rope", " and --layers mapwm (not rope) and "),
+        ("--seed 1", "{} holds a run of mapwm on navigation with seed 0; name those to resume it."),
+        ("--scale paper", "A resumed run keeps its own settings; resume {} without --scale."),
+    ],
+)
+def test_resuming_with_something_else_is_refused_and_not_ignored(trained, tmp_path, capsys, given, sentence):
+    folder = copy(trained, tmp_path / "run")
+    assert main(["train", "--resume", "--out", str(folder), *shlex.split(given)]) == 2
+    told = capsys.readouterr().err
+    assert sentence.format(folder) in told and told.count("\n") == 1
+    assert main(["train", "--resume", "--out", str(folder)]) == 0
 
 
 def test_overrides_go_to_who_owns_them():
@@ -303,8 +320,12 @@ def test_entry_points_of_other_packages_are_listed_and_loaded(tmp_path, monkeypa
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (distribution / "entry_points.txt").write_text("[mapformers.layers]\ntheirs = their_package\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    from mapformers.registry import Registry
-
-    registry = Registry("model", "layers")
-    assert "theirs" in registry.names() and "plug-in their_package" in registry.summary("theirs")
-    assert registry._listed["theirs"].module == "their_package"
+    LAYERS.names()
+    monkeypatch.delitem(LAYERS.__dict__, "_listed")  # as in a process that begins with the package installed
+    assert "theirs" in LAYERS.names() and "plug-in their_package" in LAYERS.summary("theirs")
+    assert "their_package" not in sys.modules
+    model = mf.build_model("theirs", vocab_size=5, d_model=16)
+    assert type(model.layers[0].mixer).__module__ == "their_package"
+    assert model(torch.tensor([[1, 2, 3]])).shape == (1, 3, 5)
+    assert "their-yard" in mf.list_tasks()
+    del sys.modules["their_package"]

@@ -103,6 +103,7 @@ def test_two_processes_that_share_a_model_have_the_losses_of_one(one, full):
     assert norms[1] == pytest.approx(norms[0], rel=1e-5)
 
 
+@pytest.mark.thorough  # test_backends.py has the same with torchrun
 def test_two_processes_that_each_hold_the_model_have_the_losses_of_one(one, tmp_path):
     assert_same_curve(run_in_two_processes(tmp_path / "ddp", **NAVIGATION), one)
 
@@ -175,7 +176,7 @@ def test_the_end_of_a_run_leaves_ordinary_weights_and_its_beginning_can_be_read_
 def test_bfloat16_and_parts_of_a_batch(tmp_path):
     """Autocast and accumulation do to a shared model what they do to a whole one."""
     settings = NAVIGATION | {"sequences": 80, "precision": "bfloat16", "accumulate": 2}
-    whole = run_in_two_processes(tmp_path / "whole", **settings)
+    whole = run(tmp_path / "whole", **settings | {"accumulate": 4})
     shared = run_in_two_processes(tmp_path / "shared", **settings, **FULL)
     assert losses(shared) == pytest.approx(losses(whole), rel=0.003)
     assert {tensor.dtype for tensor in weights(shared).values()} == {torch.float32}

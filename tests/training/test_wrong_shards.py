@@ -115,12 +115,20 @@ def replace(folder, place, content, name=SECOND):
 HEAD = "head.weight"
 MEAN, SQUARE = f"{HEAD}.exp_avg", f"{HEAD}.exp_avg_sq"
 WRONG = {
-    "weights of another type": ("weights", lambda t, _: t.update({k: v.half() for k, v in t.items() if k == HEAD}), ""),
+    "weights of another type": ("weights", lambda t, _: t.update({HEAD: t[HEAD].half()}), f"{HEAD} is float16 of"),
     "a gap": ("weights", lambda t, o: o[HEAD]["saved_offsets"].__setitem__(0, 12), f"the parts of {HEAD} do not make"),
     "an overlap": ("weights", lambda t, o: o[HEAD]["saved_offsets"].__setitem__(0, 9), "do not make a whole"),
-    "no offset": ("weights", lambda t, o: o.pop(HEAD), ""),
-    "an offset that is none": ("weights", lambda t, o: o[HEAD].update(saved_offsets=["a", {}]), ""),
-    "an offset below zero": ("weights", lambda t, o: o[HEAD].update(saved_offsets=[-3, 0]), ""),
+    "no offset": ("weights", lambda t, o: o.pop(HEAD), f"of its config.json: '{HEAD}'"),
+    "an offset that is none": (
+        "weights",
+        lambda t, o: o[HEAD].update(saved_offsets=["a", {}]),
+        "of its config.json: unsupported operand",
+    ),
+    "an offset below zero": (
+        "weights",
+        lambda t, o: o[HEAD].update(saved_offsets=[-3, 0]),
+        f"the parts of {HEAD} do not make a whole",
+    ),
     "too few rows": ("weights", lambda t, o: t.update({HEAD: t[HEAD][:-1].clone()}), f"{HEAD} is float32 of shape (20"),
     "a weight too many": (
         "weights",

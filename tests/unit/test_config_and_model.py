@@ -70,9 +70,8 @@ def test_omega_is_learned_only_if_asked_for(learn_omega: bool):
         assert torch.equal(model.layers[0].mixer.path.w_out[head], w_out.float())
 
 
-@pytest.mark.parametrize("case", [*CASES, HYBRID], ids=str)
-def test_config_goes_through_json_and_back(case: Case):
-    config = case.build(head_dim=24, mlp_ratio=3).config
+def test_config_goes_through_json_and_back():
+    config = HYBRID.build(head_dim=24, mlp_ratio=3).config
     back = ModelConfig.from_dict(json.loads(json.dumps(config.to_dict())))
     assert back == config
     rebuilt, original = Decoder(back).state_dict(), Decoder(config).state_dict()

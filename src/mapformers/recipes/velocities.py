@@ -1,4 +1,4 @@
-"""`velocities`: 2D navigation with half the budget from three fastest velocities, on seeds 100 to 102 (to choose)."""
+"""`velocities`: 2D navigation, 14,000 sequences, from three fastest velocities, on seeds 100 to 102 (to choose)."""
 
 import math
 
@@ -27,7 +27,7 @@ VELOCITIES = register_recipe(
         ),
         measures=(Splits({IID: "IID"}), Curve()),
         views=(TableView(), CurveView()),
-        finding="Half the budget gives MapWM {MapWM-r2, ω_max 1 | 2D | iid} if its fastest velocity starts at 1, "
+        finding="14,000 sequences give MapWM {MapWM-r2, ω_max 1 | 2D | iid} if its fastest velocity starts at 1, "
         "{MapWM-r2, ω_max π | 2D | iid} at π and {MapWM-r2, ω_max 2π | 2D | iid} at 2π.",
     )
 )
