@@ -23,6 +23,7 @@ OWN_KEY = (
     "matches best from the start and hides the others; with strictly earlier keys all three axes are found "
     "(docs/fidelity.md)."
 )
+EMPTY = 'On this seed it attends to its own key alone and answers "empty" (docs/fidelity.md).'
 FEW = (
     "The budget is 240,000 sequences, where the paper has 700,000, and says that CoPE needs six times more than MapEM."
 )
@@ -60,8 +61,13 @@ DIMS = register_recipe(
                 for split, least in ((IID, 0.99), (DENSE, 0.95), (SPARSE, 0.95))
             ),
             *(
-                Claim(f"{row} recalls at least 0.99 on iid in 5D.", At(row, "5D", IID), at_least=0.99)
-                for row in ("MapEM-os", "MapEM-s")
+                Claim(
+                    f"{row} recalls at least 0.99 on iid in 5D.",
+                    At(row, "5D", IID),
+                    at_least=0.99,
+                    finding=EMPTY if row == "MapEM-s" else "",
+                )
+                for row in ("MapEM-os", "MapEM-s", BETTER["MapEM-s"])
             ),
             Claim("MapWM recalls at least the printed 0.75 in 5D.", At("MapWM", "5D", IID), at_least=0.75),
             Claim(
