@@ -43,6 +43,12 @@ class Queue:
             self.attempts[work] = self.attempts.get(work, 0) + 1
         return taken
 
+    def give_way(self, work: Work) -> None:
+        """Another command took the cell at the same moment: it waits until that one is done with it."""
+        self.running.remove(work)
+        self.waiting.append(work)
+        self.attempts[work] -= 1
+
     def end(self, work: Work, failure: str | None) -> bool:
         """A cell has come to an end; returns whether it will be tried again."""
         self.running.remove(work)
@@ -76,7 +82,10 @@ def run_queue(
                 executor.start([work for work in taken if work not in there])
                 ended: list[tuple[Work, str | None]] = [*((work, None) for work in there), *executor.ended()]
                 for work, reason in ended:
-                    say(_settle(queue, work, reason, keep, total))
+                    if work.is_finished() or executor.is_free(work):
+                        say(_settle(queue, work, reason, keep, total))
+                    else:
+                        queue.give_way(work)
                 refresh()
                 if not ended:
                     time.sleep(PAUSE)

@@ -1,5 +1,7 @@
 """`dims`: navigation in three and five dimensions, and how much data it takes (D.1)."""
 
+from typing import Any
+
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.paper_tables import DENSE, IID, LOG_N, SPARSE, THREE, figures, paper_figures, rate
@@ -17,7 +19,8 @@ AS_MANY_TOKENS = {"batch_size": 16}  # in a batch as in table 2, whose walks are
 # Walks of 16 steps are short, and CoPE is said to need six times more of them: so more in 5D.
 LONGER = {"sequences": 240_000, "eval_every": 250}
 # How MapEM starts was chosen by start-dims (docs/fidelity.md); its better form does not look at its own key.
-OS, S, EARLIER = {"attend": "os", "origin_std": 0.8}, {"attend": "s"}, {"self_key": False}
+OS: dict[str, Any] = {"attend": "os", "origin_std": 0.8}
+S, EARLIER = {"attend": "s"}, {"self_key": False}
 OWN_KEY = (
     "On this seed opposite actions of an axis or two have movements that do not undo each other. The query's own key "
     "matches best from the start and hides the others; with strictly earlier keys all three axes are found "

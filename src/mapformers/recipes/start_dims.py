@@ -6,13 +6,15 @@ keys, and the one key that always matches is the query's own, which says nothing
 from the first step, and without the own key ("earlier keys") the best match is an earlier visit.
 """
 
+from typing import Any
+
 from mapformers.recipes.dims import AS_MANY_TOKENS, EARLIER, OS, S
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.paper_tables import IID
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import CurveView, TableView
 
-ROWS = {
+ROWS: dict[str, dict[str, Any]] = {
     "MapEM-os, origins 0.4": {"attend": "os"},
     "MapEM-os, origins 0.8": OS,
     "MapEM-os, origins 0.8, earlier keys": {**OS, **EARLIER},
