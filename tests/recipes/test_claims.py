@@ -129,16 +129,22 @@ def test_claims_are_a_table_with_findings_and_a_list_of_those_that_fail(mini):
     assert claims_sentence(recipe, RECORD) == "2 of 3 claims hold."
     assert claims_sentence(recipe, a_record(("MapWM", 0, 1.0, 1.0))) == "1 of 3 claims hold, 2 not measured."
     assert claims_that_fail(recipe, RECORD) == (
-        "- Does not hold: MapWM solves it. Measured 0.625, wanted ≥ 0.99, spread over seeds 0.177. "
+        "- Does not hold: MapWM solves it (measured 0.625, wanted ≥ 0.99, spread over seeds 0.177). "
         "Two seeds of few sequences."
     )
+    twice = replace(mini, claims=(SOLVED, replace(SOLVED, text="It does."), replace(SOLVED, finding="Why not?")))
+    measured = "(measured 0.625, wanted ≥ 0.99, spread over seeds 0.177)."
+    assert claims_that_fail(twice, RECORD).splitlines() == [
+        f"- Does not hold: MapWM solves it {measured} It does {measured} Two seeds of few sequences.",
+        f"- Does not hold: MapWM solves it {measured} Why not?",
+    ]
     assert claims_sentence(mini, RECORD) == claims_that_fail(mini, RECORD) == ""
 
 
 def test_claims_are_on_both_pages_and_printed(mini, tmp_path, capsys, monkeypatch):
     recipe = replace(mini, claims=(AHEAD, SOLVED))
     section, page = recipe_section(recipe, RECORD), recipe_page(recipe, RECORD)
-    assert "1 of 2 claims hold." in section and "- Does not hold: MapWM solves it." in section
+    assert "1 of 2 claims hold." in section and "- Does not hold: MapWM solves it (measured" in section
     assert section.count("|---") == 1
     assert "## Claims" in page and "| MapWM is ahead. | MapWM − RoPE (tiny), 1D, iid | +0.500 |" in page
     assert "## Claims" not in recipe_page(mini, RECORD)

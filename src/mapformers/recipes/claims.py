@@ -277,10 +277,17 @@ def claims_sentence(recipe: Recipe, record: Mapping[str, Any]) -> str:
 
 
 def claims_that_fail(recipe: Recipe, record: Mapping[str, Any]) -> str:
-    """A list of the claims that do not hold, each with its figures and its finding."""
+    """A list of the claims that do not hold, with their figures; those that have one finding share an item."""
+    by_finding: dict[str, list[Check]] = {}
+    for each in checks(recipe, record):
+        if each.holds is False:
+            by_finding.setdefault(each.claim.finding, []).append(each)
     return "\n".join(
-        f"- Does not hold: {each.claim.text} Measured {each.figure}, wanted {each.claim.wanted}, spread over seeds "
-        f"{each.spread_text}. {each.claim.finding}".strip()
-        for each in checks(recipe, record)
-        if each.holds is False
+        f"- Does not hold: {' '.join(map(_measured, failed))} {finding}".strip()
+        for finding, failed in by_finding.items()
     )
+
+
+def _measured(check: Check) -> str:
+    wanted = f"measured {check.figure}, wanted {check.claim.wanted}, spread over seeds {check.spread_text}"
+    return f"{check.claim.text.removesuffix('.')} ({wanted})."

@@ -12,7 +12,7 @@ from mapformers.recipes.dims import AS_MANY_TOKENS, EARLIER, OS, S
 from mapformers.recipes.measures import Curve, Splits
 from mapformers.recipes.paper_tables import IID
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
-from mapformers.recipes.views import CurveView, TableView
+from mapformers.recipes.views import TableView
 
 ROWS: dict[str, dict[str, Any]] = {
     "MapEM-os, origins 0.4": {"attend": "os"},
@@ -31,7 +31,7 @@ START_DIMS = register_recipe(
         rows=tuple(Row(label, "mapem", settings) for label, settings in ROWS.items()),
         seeds=(103, 105),
         measures=(Splits({IID: "IID"}), Curve()),
-        views=(TableView(), CurveView(together=True)),
+        views=(TableView(),),
         finding="After a quarter of the budget, on iid sequences: "
         + ", ".join(f"{label} {{{label} | 3D | iid}}" for label in ROWS)
         + ".",
