@@ -1,12 +1,15 @@
 """The learning rates of tables are those that the recipes made to choose them chose (docs/fidelity.md)."""
 
 import json
+import math
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from mapformers.recipes import RECIPES
+from mapformers.recipes.language import RATE_AS_IN_THE_PAPER, RATE_OF_ROPE, RATE_TUNED
+from mapformers.recipes.rates_lm import RATES
 
 RESULTS = Path(__file__).parents[2] / "results"
 TABLES = {f"rates-{table}": table for table in ("table1", "table2", "dyck", "ssm")}
@@ -18,7 +21,7 @@ def best_rate(by_world: dict[str, dict[float, float]]) -> float:
     measured, or else the lower is taken."""
     tied = set(next(iter(by_world.values())))
     for scores in by_world.values():
-        best = max((scores[rate] for rate in tied if rate in scores), default=0.0)
+        best = max((scores[rate] for rate in tied if rate in scores), default=-math.inf)
         tied = {rate for rate in tied if scores.get(rate, best) >= best - CLOSE}
     return min(tied)
 
@@ -51,6 +54,19 @@ def test_rows_have_the_rate_that_was_best_on_a_seed_held_apart(rates, table):
         chosen[row] = best_rate(decided)
         taken[row] = recipe.cell(row, next(iter(recipe.worlds))).config("cpu").train.lr
     assert chosen and taken == chosen
+
+
+def test_rates_on_text_are_those_of_the_lowest_perplexity():
+    """Of two whose perplexities differ by less than half a percent the lower rate is taken."""
+    file = RESULTS / "rates-lm.json"
+    if not file.exists():
+        pytest.skip("rates-lm is not recorded")
+    scores: dict[str, dict[float, float]] = defaultdict(dict)
+    for run in json.loads(file.read_text(encoding="utf-8"))["runs"]:
+        scores[run["row"]][run["sweep"]["lr"]] = -math.log(run["splits"]["val"]["perplexity"]["value"])
+    chosen = {row: best_rate({"books": found}) for row, found in scores.items() if len(found) == len(RATES)}
+    taken = {"RoPE": RATE_OF_ROPE, "MapWM, paper": RATE_AS_IN_THE_PAPER, "MapWM, from RoPE": RATE_TUNED}
+    assert chosen == taken
 
 
 def test_close_rates_are_told_apart_by_another_world_or_the_lower_is_taken():

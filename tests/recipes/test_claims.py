@@ -18,6 +18,7 @@ MAPWM, ROPE = At("MapWM", "1D", "iid"), At("RoPE (tiny)", "1D", "iid")
 GRID = GridMeasure("steps", (4, 8), "grid", (3, 5))
 AHEAD = Claim("MapWM is ahead.", better=MAPWM, worse=ROPE, margin=0.4)
 SOLVED = Claim("MapWM solves it.", better=MAPWM, at_least=0.99, finding="Two seeds of few sequences.")
+LINES = ("RoPE (tiny)", "MapWM", "player: best-lag")
 UNKNOWN = Claim("RoPE is far behind.", better=ROPE, at_most=0.2)
 
 
@@ -32,6 +33,12 @@ def test_a_difference_is_held_against_its_margin_and_the_spread(mini):
     assert verdicts(mini, RECORD, replace(AHEAD, margin=0.1)) == ["holds"]
     assert verdicts(mini, RECORD, replace(AHEAD, margin=0.5)) == ["does not hold, within the spread"]  # not more than
     assert verdicts(mini, RECORD, replace(AHEAD, better=ROPE, worse=MAPWM)) == ["does not hold"]
+
+
+def test_the_spread_says_where_it_is_of_one_side_alone(mini):
+    record = {**RECORD, "players": {"1D": {"best-lag": {"iid": 0.25}}}}
+    spread = {line: check(replace(AHEAD, worse=At(line, "1D", "iid")), mini, record).spread_text for line in LINES}
+    assert spread == {"RoPE (tiny)": "0.177, RoPE (tiny) has one seed", "MapWM": "0.177", "player: best-lag": "0.177"}
 
 
 def test_thresholds_include_their_value(mini):
@@ -121,7 +128,14 @@ def test_claims_are_a_table_with_findings_and_a_list_of_those_that_fail(mini):
     recipe = replace(mini, claims=(AHEAD, SOLVED, UNKNOWN))
     table = claims_table(recipe, RECORD)
     assert table.rows == [
-        ["MapWM is ahead.", "MapWM − RoPE (tiny), 1D, iid", "+0.500", "> 0.4", "0.177", "holds, within the spread"],
+        [
+            "MapWM is ahead.",
+            "MapWM − RoPE (tiny), 1D, iid",
+            "+0.500",
+            "> 0.4",
+            "0.177, RoPE (tiny) has one seed",
+            "holds, within the spread",
+        ],
         ["MapWM solves it.", "MapWM, 1D, iid", "0.625", "≥ 0.99", "0.177", "does not hold"],
         ["RoPE is far behind.", "RoPE (tiny), 1D, iid", "0.125", "≤ 0.2", "one seed", "holds"],
     ]

@@ -183,12 +183,14 @@ class Check:
     ``measured``  the difference, or the figure; None where it was not measured.
     ``spread``    the standard deviation over seeds, pooled; None where there is one seed.
     ``p``         of Welch's test, where the claim asks for it.
+    ``of_one``    the line that has one seed and is compared with one that has several: its spread is not known.
     """
 
     claim: Claim
     measured: float | None = None
     spread: float | None = None
     p: float | None = None
+    of_one: str = ""
 
     @property
     def holds(self) -> bool | None:
@@ -221,7 +223,9 @@ class Check:
     def spread_text(self) -> str:
         if self.measured is None:
             return "–"
-        return "one seed" if self.spread is None else f"{self.spread:.3f}"
+        if self.spread is None:
+            return "one seed"
+        return f"{self.spread:.3f}" + (f", {self.of_one} has one seed" if self.of_one else "")
 
 
 def check(claim: Claim, recipe: Recipe, record: Mapping[str, Any]) -> Check:
@@ -233,7 +237,9 @@ def check(claim: Claim, recipe: Recipe, record: Mapping[str, Any]) -> Check:
             return Check(claim)
         gain = worse.mean - better.mean if claim.better.lower_is_better(recipe) else better.mean - worse.mean
         if claim.p_below is None:
-            return Check(claim, gain, pooled([better, worse]))
+            alone = [side.line for side, found in ((claim.better, better), (claim.worse, worse)) if found.n == 1]
+            of_one = alone[0] if len(alone) == 1 and not alone[0].startswith(PLAYER) else ""
+            return Check(claim, gain, pooled([better, worse]), of_one=of_one)
         if min(better.n, worse.n) < 2:
             return Check(claim)
         sides = [place.values(recipe, record) for place in (claim.better, claim.worse)]

@@ -19,7 +19,8 @@ AS_ROPE: dict[str, Any] = {"path_start": "rope", "path_lr": 0.1, "path_decay": 0
 # To be changed here once `rates-lm` and `start-lm` have been run in full: docs/fidelity.md says on what they rest now.
 TUNED = AS_ROPE
 RATE_AS_IN_THE_PAPER = 1.5e-3  # of a path that starts at random, which does not bear more
-RATE = 3e-3  # of all other rows
+RATE_OF_ROPE = 3e-3  # of NoPE, CoPE and PathAtt too, for which none is searched
+RATE_TUNED = 3e-3  # of every path that starts as RoPE
 
 
 def hybrid(*names: str) -> dict[str, Any]:

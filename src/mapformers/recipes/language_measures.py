@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mapformers.errors import require
+from mapformers.evaluation.significance import paired
 from mapformers.lm.blimp import ISLANDS, read_blimp, score_blimp_directly
 from mapformers.lm.evaluation import documents_of, held_out
 from mapformers.lm.long_context import CONTEXTS, context_losses, needed_tokens
@@ -18,6 +19,7 @@ from mapformers.runs.run import Run
 
 DIGITS = 5  # of nats, of which a record keeps many
 ISLAND, OVERALL = "islands", "overall"
+STRETCH, STRETCH_AT_MOST = "stretch", "stretch at most"
 
 
 def rounded(nats: Iterable[float]) -> list[float | None]:
@@ -68,7 +70,8 @@ class Windows(Measure):
 class Contexts(Figures):
     """Perplexity of the same targets with a growing context, in documents of the text `long`, or else of `val`.
 
-    ``trained``  the context of training: ``stretch`` is the perplexity at the longest context over that at this one.
+    ``trained``  the context of training: ``stretch`` is the perplexity at the longest context over that at this one,
+                 ``stretch at most`` the upper end of its interval (95 %) over documents.
     """
 
     contexts: tuple[int, ...] = CONTEXTS
@@ -81,7 +84,9 @@ class Contexts(Figures):
     @property
     def headings(self) -> Mapping[str, str]:
         last = self.contexts[-1]
-        return {**{str(context): str(context) for context in self.contexts}, "stretch": f"{last} / {self.trained}"}
+        ratio = f"{last} / {self.trained}"
+        figures = {str(context): str(context) for context in self.contexts}
+        return {**figures, STRETCH: ratio, STRETCH_AT_MOST: f"{ratio}, upper end"}
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -98,9 +103,11 @@ class Contexts(Figures):
             return {"values": values, "documents": {}, "settings": self.settings}
         found = context_losses(model, documents, possible, targets=self.targets, blocks=self.blocks)
         values |= {str(context): finite(found.perplexity(context)) for context in possible}
-        first, last = values[str(self.trained)], values[str(self.contexts[-1])]
-        values["stretch"] = last / first if first and last else None
         nats = {str(context): rounded(found.of(context)) for context in possible}
+        first, last = (nats.get(str(context), []) for context in (self.trained, self.contexts[-1]))
+        if len(first) == len(last) >= 2 and None not in (*first, *last):
+            change = paired(found.of(self.contexts[-1]), found.of(self.trained)).as_ratio()
+            values |= {STRETCH: 1 + change.mean, STRETCH_AT_MOST: 1 + change.high}
         return {"values": values, "documents": nats, "settings": self.settings}
 
 

@@ -10,13 +10,22 @@ from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.language import (
     AS_IN_THE_PAPER,
     PERPLEXITY,
-    RATE,
     RATE_AS_IN_THE_PAPER,
+    RATE_OF_ROPE,
+    RATE_TUNED,
     SMALL,
     TUNED,
     hybrid,
 )
-from mapformers.recipes.language_measures import ISLAND, OVERALL, Blimp, Contexts, LastEvaluations, Windows
+from mapformers.recipes.language_measures import (
+    ISLAND,
+    OVERALL,
+    STRETCH_AT_MOST,
+    Blimp,
+    Contexts,
+    LastEvaluations,
+    Windows,
+)
 from mapformers.recipes.measures import Curve
 from mapformers.recipes.paper_tables import rate
 from mapformers.recipes.recipe import Paper, Recipe, Row, register_recipe
@@ -27,26 +36,27 @@ FIVE, THREE = tuple(range(5)), tuple(range(3))
 BUDGET = {"batch_size": 16, "sequences": 5_760, "eval_every": 12, "eval_sequences": 64, "final_sequences": 512}
 
 VALIDATION, WINDOWS = LastEvaluations(), Windows()
-CONTEXTS, BLIMP = Contexts(blocks=1), Blimp(limit=200)
+CONTEXTS, BLIMP = Contexts(targets=64, blocks=1), Blimp(limit=200)
 
 IN_TWO = (BOOKS, CODE)
 ONLY_BOOKS = (BOOKS,)
 ON_FIVE = {BOOKS: FIVE}
 ON_BOTH = {BOOKS: FIVE, CODE: THREE}
 
-RATED = rate(RATE)
+OF_ROPE, OF_TUNED = rate(RATE_OF_ROPE), rate(RATE_TUNED)
 ROWS = (
-    Row("RoPE", "rope", at_cpu=RATED, seeds=ON_BOTH, worlds=IN_TWO),
-    Row("NoPE", "nope", at_cpu=RATED, seeds=ON_FIVE, worlds=ONLY_BOOKS),
+    Row("RoPE", "rope", at_cpu=OF_ROPE, seeds=ON_BOTH, worlds=IN_TWO),
+    Row("NoPE", "nope", at_cpu=OF_ROPE, seeds=ON_FIVE, worlds=ONLY_BOOKS),
     Row("MapWM", "mapwm", AS_IN_THE_PAPER, at_cpu=rate(RATE_AS_IN_THE_PAPER), seeds=ON_FIVE, worlds=IN_TWO),
-    Row("MapWM, tuned", "mapwm", TUNED, at_cpu=RATED, seeds=ON_BOTH, worlds=IN_TWO),
-    Row("MapWM/MapEM", **hybrid("mapwm", "mapem", "mapwm", "mapem"), at_cpu=RATED, worlds=ONLY_BOOKS),
-    Row("rank 1", "mapwm", {**TUNED, "rank": 1}, at_cpu=RATED, worlds=ONLY_BOOKS),
-    Row("fixed ω", "mapwm", {**TUNED, "learn_omega": False}, at_cpu=RATED, worlds=ONLY_BOOKS),
-    Row("decay", "mapwm", {**TUNED, "decay": True}, at_cpu=RATED, worlds=ONLY_BOOKS),
-    Row("log n", "mapwm", {**TUNED, "length_scaling": "log"}, at_cpu=RATED, worlds=ONLY_BOOKS),
-    Row("CoPE", "cope", at_cpu=RATED, worlds=ONLY_BOOKS),
-    Row("PathAtt", "path", at_cpu=RATED, worlds=ONLY_BOOKS),
+    Row("MapWM, tuned", "mapwm", TUNED, at_cpu=OF_TUNED, seeds=ON_BOTH, worlds=IN_TWO),
+    Row("MapWM/MapEM", **hybrid("mapwm", "mapem", "mapwm", "mapem"), at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
+    Row("rank 1", "mapwm", {**TUNED, "rank": 1}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
+    Row("fixed ω", "mapwm", {**TUNED, "learn_omega": False}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
+    # Fading counts the movement of all inner dimensions: with four it would begin four times as fast as with one.
+    Row("rank 1, decay", "mapwm", {**TUNED, "rank": 1, "decay": True}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
+    Row("log n", "mapwm", {**TUNED, "length_scaling": "log"}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
+    Row("CoPE", "cope", at_cpu=OF_ROPE, worlds=ONLY_BOOKS),
+    Row("PathAtt", "path", at_cpu=OF_ROPE, worlds=ONLY_BOOKS),
 )
 
 # Table (a) of B.5: RoPE and MapWM of 12 layers, mean and ± over five seeds.
@@ -115,8 +125,8 @@ LM = register_recipe(
             ),
             *(
                 Claim(
-                    f"{row.label} at 4096 tokens is within 5 % of its perplexity at 256.",
-                    At(row.label, BOOKS, measure=CONTEXTS.name, figure="stretch"),
+                    f"{row.label} at 4096 tokens is within 5 % of its perplexity at 256, and so is its interval.",
+                    At(row.label, BOOKS, measure=CONTEXTS.name, figure=STRETCH_AT_MOST),
                     at_most=1.05,
                 )
                 for row in ROWS

@@ -69,11 +69,13 @@ TABLE2 = register_recipe(
             ),
             *(
                 Claim(
-                    f"MapWM-r2 beats {row} in larger, emptier 2D worlds.",
-                    At("MapWM-r2", "2D", SPARSE),
-                    At(row, "2D", SPARSE),
+                    f"{row} beats {baseline} in larger, emptier {world} worlds.",
+                    At(row, world, SPARSE),
+                    At(baseline, world, SPARSE),
                 )
-                for row in BASELINES
+                for world in ("1D", "2D")
+                for row in OURS
+                for baseline in BASELINES
             ),
             Claim(
                 "In 2D, MapWM of rank 2 recalls at least 0.1 more than of rank 1.",
@@ -81,17 +83,30 @@ TABLE2 = register_recipe(
                 At("MapWM-r1", "2D", IID),
                 margin=0.1,
             ),
-            Claim("In 1D, rank 1 is enough for MapWM.", At("MapWM-r1", "1D", IID), at_least=0.99),
+            *(
+                Claim(
+                    f"In 1D, rank 1 is enough for MapWM, on {NAVIGATION[split]}.",
+                    At("MapWM-r1", "1D", split),
+                    at_least=0.99,
+                    finding=LONGER,
+                )
+                for split in (IID, DENSE, SPARSE)
+            ),
             Claim(
                 "PathAtt recalls at least 0.1 more in 1D than in 2D.",
                 At("PathAtt (1L)", "1D", IID),
                 At("PathAtt (1L)", "2D", IID),
                 margin=0.1,
             ),
-            Claim(
-                "RoPE recalls more with four layers than with one.",
-                At("RoPE (4L)", "2D", IID),
-                At("RoPE (1L)", "2D", IID),
+            Claim("One layer of CoPE falls short even in 1D: at most 0.9.", At("CoPE (1L)", "1D", IID), at_most=0.9),
+            *(
+                Claim(
+                    f"{name} recalls more with four layers than with one in {world}.",
+                    At(f"{name} (4L)", world, IID),
+                    At(f"{name} (1L)", world, IID),
+                )
+                for name in ("RoPE", "TAPE", "CoPE")
+                for world in ("1D", "2D")
             ),
             Claim(
                 "RoPE recalls more than MapEM-o, which has no position.",
