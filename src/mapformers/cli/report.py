@@ -192,8 +192,8 @@ def not_run(names: Sequence[str]) -> str:
     """Which recipes have no results, and the commands that give them some."""
     return (
         f"Not run yet: {', '.join(names)}. `mapformers reproduce {names[0]} --jobs 2` runs the first on two cores and "
-        "continues after a stop; with another name it runs another, or the rows that a table above still lacks, and with "
-        "`--seeds 3` three seeds. `mapformers report --write` then puts the table here."
+        "continues after a stop; with another name it runs another, or the rows that a table above still lacks, and "
+        "with `--seeds 3` three seeds. `mapformers report --write` then puts the table here."
     )
 
 

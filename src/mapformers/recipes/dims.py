@@ -32,8 +32,8 @@ FEW = (
     "gives neither number. The rate is that of table 2; none was searched here."
 )
 ENOUGH = (
-    "A head of 64 holds five axes: 32 blocks are six for each. MapWM finds them with walls, ω_max 1 and a mean movement "
-    "held at zero at first; which of these the paper's run lacked is not known."
+    "A head of 64 holds five axes: 32 blocks are six for each. MapWM finds them with walls, ω_max 1 and a mean "
+    "movement held at zero at first; which of these the paper's run lacked is not known."
 )
 BETTER = {"MapWM": "MapWM, log n", "MapEM-os": "MapEM-os, earlier keys", "MapEM-s": "MapEM-s, earlier keys"}
 

@@ -28,8 +28,8 @@ BY_LENGTH = (
 
 NO_NEED = (
     "With d_model hidden units the Stack-RNN fits words of depth 4 by its hidden state alone, as the LSTM does, and "
-    "nothing makes it use its stack. The one in the literature has 8 hidden units (docs/fidelity.md); smaller ones were "
-    "not tried."
+    "nothing makes it use its stack. The one in the literature has 8 hidden units (docs/fidelity.md); smaller ones "
+    "were not tried."
 )
 
 DYCK = register_recipe(

@@ -22,8 +22,8 @@ NO_DILUTION = (
 )
 AS_GOOD = (
     "With a signed movement, an input that the step does not scale and no convolution MAmPa learns the map on every "
-    "seed, so on 32 steps it is level with the MapFormers; the paper's MAmPa (0.84) is not. MapEM-s, whose keys have no "
-    "content, loses most in larger worlds."
+    "seed, so on 32 steps it is level with the MapFormers; the paper's MAmPa (0.84) is not. MapEM-s, whose keys have "
+    "no content, loses most in larger worlds."
 )
 
 SSM = register_recipe(
