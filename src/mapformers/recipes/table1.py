@@ -28,8 +28,8 @@ SHORT = "The budget is 32,000 sequences, where the paper has 100,000, and it was
 
 POSITION_IS_ENOUGH = (
     "What is copied lies 127 symbols back, whatever it is. To look there takes a path that does not move at blanks, "
-    "and no comparison of content: values carry the symbol. With origins that start independently MapEM-s learns it about "
-    "as well as MapEM-os. The paper does not say why its own fails."
+    "and no comparison of content: values carry the symbol. With origins that start independently MapEM-s learns it "
+    "about as well as MapEM-os. The paper does not say why its own fails."
 )
 BLANKS = ((DENSE, "half"), (SPARSE, "twice"))
 
