@@ -29,8 +29,8 @@ LATE = (
 )
 LONGER = (
     'Part of what is missing goes to "empty": the second score, which leaves it out of the argmax, is higher on every '
-    "seed below 1. Attention over twice as many keys is flatter. In 2D, on one seed (`ablations`), logits that grow with "
-    "log n close the gap of MapWM-r2, and a learned sharpness closes that of MapEM-os; four times the budget does not."
+    "seed below 1. Attention over twice as many keys is flatter. In 2D, on one seed (`ablations`), logits that grow "
+    "with log n close the gap of MapWM-r2, and a learned sharpness that of MapEM-os; four times the budget does not."
 )
 
 TABLE2 = register_recipe(
