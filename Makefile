@@ -6,7 +6,8 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 READY_DOCS := $(VENV)/.ready-docs
 READY_RELEASE := $(VENV)/.ready-release
-PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Without bytecode, which takes a minute for all that is installed: Python writes it for what is imported.
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: help setup demo test slurm lint bench docs build clean
 

@@ -68,12 +68,13 @@ def test_runs_with_other_settings_are_no_other_seeds_of_a_line():
     assert [run["seed"] for run in record["runs"]] == [5, 2], "another world is another line"
 
 
-def test_players_are_measured_again_when_their_world_changes(monkeypatch):
+def test_players_are_measured_again_when_they_or_their_world_change(monkeypatch):
     recipe = replace(RECIPES["ssm"], claims=())
+    names = mf.players.names(recipe.build_task("2D, 32 steps"))
     measured = []
     monkeypatch.setattr(
         "mapformers.recipes.record.scores_of_players",
-        lambda recipe, world, n_sequences: measured.append(n_sequences) or {"random": {}},
+        lambda recipe, world, n_sequences: measured.append(n_sequences) or {name: {} for name in names},
     )
     record = with_players_of(recipe, {"scale": "cpu", "runs": []}, "2D, 32 steps")
     assert with_players_of(recipe, copy.deepcopy(record), "2D, 32 steps") == record and len(measured) == 1
@@ -84,6 +85,9 @@ def test_players_are_measured_again_when_their_world_changes(monkeypatch):
     assert measured == [512, 512, 16], "as many sequences as the runs of that scale"
     del record["players_in"]["2D, 32 steps"]["sequences"]  # a record from before they were written down
     assert with_players_of(recipe, record, "2D, 32 steps") == record
+    del record["players"]["2D, 32 steps"]["random"]  # a record from before there was such a player
+    with_players_of(recipe, record, "2D, 32 steps")
+    assert len(measured) == 4
 
 
 def test_the_cases_of_players_are_recorded_and_a_table_says_why_they_differ():

@@ -11,6 +11,7 @@ import mapformers as mf
 from helpers import thorough
 from mapformers.players.kinship import Contradiction, Kinship
 from mapformers.players.logician import Logician, certainty, certainty_row
+from mapformers.players.relations_only import RelationsOnly
 from mapformers.seeding import generator
 from mapformers.tasks.family import FamilyRules, grow
 
@@ -294,3 +295,23 @@ def test_the_table_of_the_docs_is_what_is_measured():
     document = (DOCS / "families.md").read_text()
     for trees in ("fresh", "fixed"):
         assert certainty_row(mf.build_task("family-tree", trees=trees), "iid") in document
+
+
+def test_relations_only_does_not_learn_from_names_who_somebody_is():
+    """A, the spouse B, their oldest child and its mother: her name tells which of the two she is, relations do not."""
+    task = mf.build_task("family-tree")
+    a, b, child = 6, 7, 8
+    walks = [[OL, a, S, b, C, child, M, mother, C, child, F] for mother in (a, b)]
+    logician, blind = (
+        player(task, task.split_settings("iid")).play(torch.tensor(walks))[0][:, -1].tolist()
+        for player in (Logician, RelationsOnly)
+    )
+    assert logician == [b, a] and blind[0] == blind[1]
+
+
+def test_relations_only_proves_what_the_logician_proves_and_guesses_worse():
+    task = mf.build_task("family-tree")
+    batch = task.sample("iid", 24, generator(0, "evaluate"))
+    both = [player(task, task.split_settings("iid")).certainty(batch) for player in (Logician, RelationsOnly)]
+    assert both[1].right_if_certain == 1.0 and both[0].certain == both[1].certain
+    assert both[1].right_if_guessed < both[0].right_if_guessed - 0.03

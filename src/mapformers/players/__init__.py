@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mapformers.errors import unknown
-from mapformers.players import dyck, family, graph, logician, selective_copy, walker
+from mapformers.players import dyck, family, graph, logician, relations_only, selective_copy, walker
 from mapformers.players.player import Factory, Player, players_of, register_player
 from mapformers.players.simple import AtRandom, BestLag, Commonest, LastValue
 from mapformers.tasks import Task
@@ -56,6 +56,7 @@ __all__ = [
     "logician",
     "names",
     "register_player",
+    "relations_only",
     "selective_copy",
     "walker",
     "without_map",

@@ -150,17 +150,18 @@ def with_players(recipe: Recipe, record: Record) -> Record:
 
 
 def with_players_of(recipe: Recipe, record: Record, world: str) -> Record:
-    """The record with what the players score in one world; measured anew if the world, its splits or the scale changed.
+    """The record with what the players score in one world; measured anew if the world, its splits, the scale or the
+    players changed.
 
     ``players_in`` says what was measured: the world, the splits, the metric, and how many sequences of each split;
     ``cases`` is how many answers were scored on each.
     """
-    settings = {
-        name: list(v) if isinstance(v, tuple) else v for name, v in vars(recipe.build_task(world).settings).items()
-    }
+    task = recipe.build_task(world)
+    settings = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(task.settings).items()}
     sequences = recipe.final_sequences(world, record["scale"])
     measured_in = {"world": settings, "splits": list(recipe.splits), "metric": recipe.metric, "sequences": sequences}
-    if _players_measured_in(record, world) == measured_in:
+    all_there = set(players.names(task)) <= set(record.get("players", {}).get(world, {}))
+    if all_there and _players_measured_in(record, world) == measured_in:
         return record
     found = scores_of_players(recipe, world, sequences)
     figures = {name: {split: finite(metric) for split, metric in scores.items()} for name, scores in found.items()}
