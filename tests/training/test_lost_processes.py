@@ -65,6 +65,7 @@ def test_torchrun_ends_with_a_killed_worker_and_the_run_goes_on(tmp_path):
     assert_goes_on(folder, log, settings)
 
 
+@pytest.mark.thorough  # test_backends.py has a signal to one of two processes, without torchrun between
 def test_sigterm_to_torchrun_saves_and_the_run_goes_on_exactly(tmp_path):
     folder, log, settings = tmp_path / "run", tmp_path / "log", LONG | {"checkpoint_every": 30, "sharding": "full"}
     whole = run_in_two_processes(tmp_path / "whole", **settings)
