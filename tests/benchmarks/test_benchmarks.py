@@ -133,3 +133,17 @@ def test_the_matmul_peak_is_that_of_the_fastest_product(monkeypatch):
         assert measure.matmul_peak(repeats=3, size=64) == 2 * 64**3 / 0.5
     assert next(clock, None) is None
     assert 0 < measure.matmul_peak(repeats=1, size=64) < math.inf
+
+
+def test_the_language_size_is_the_paper_preset():
+    small = dataclasses.replace(throughput.SIZES["language"], n_layers=1, d_model=48, n_heads=2, vocab_size=11)
+    mapwm, rope = (throughput.own_model(row, small).config for row in ("mapwm", "rope"))
+    options = mapwm.layers[0].options
+    assert (options.rank, options.init, options.base, mapwm.tie_head, rope.tie_head) == (
+        4,
+        "ordinary",
+        1024,
+        True,
+        True,
+    )
+    assert rope.layers[0].options.init == "ordinary" and "preset paper" in small.title

@@ -24,7 +24,8 @@ def speed_tables(record: Mapping[str, Any]) -> list[Table]:
     headings = ["model", "paper, samples/s", "paper", "ours", "ours, tokens/s", "ours, peak MiB"]
     threads = record["hardware"]["threads"]
     machines = f"The paper measured on an H100 at bfloat16 and batch 64; ours is on a processor, {threads} threads."
-    notes = [machines, *missing, *footnotes([text for row in rows for text in row])]
+    moments = "Each row is timed in turns with RoPE, which gives its ratio; tokens/s also depend on the moment."
+    notes = [machines, *([moments] if size else []), *missing, *footnotes([text for row in rows for text in row])]
     return [Table(title, headings, rows, notes=notes)]
 
 

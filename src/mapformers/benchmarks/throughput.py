@@ -11,6 +11,8 @@ from torch import nn
 from mapformers.benchmarks.measure import interleaved_medians, matmul_peak, peak_memory
 from mapformers.benchmarks.peers import PEERS
 from mapformers.benchmarks.size import Size
+from mapformers.lm.presets import PRESETS
+from mapformers.model import SIZES as DECODER_SETTINGS
 from mapformers.model import build_model
 from mapformers.modules.layer import LAYERS
 from mapformers.runs.config import TrainConfig
@@ -22,6 +24,8 @@ SIZES = {
     "navigation": Size("navigation", 1, 64, 1, 128, 256),
     # The rows of the paper's table (A.9) and its neighbour: a step of every layer there is would take half an hour.
     "speed": Size("speed", 12, 768, 12, 4, 256, repeats=5, rows=("mapwm", "mapem", "mapwm-nc", "mapem-nc")),
+    # The paper's language model as it is: GPT-2's vocabulary, 1024 tokens, rank 4, a tied head.
+    "language": Size("language", 12, 768, 12, 1, 1024, 50_257, repeats=5, rows=("mapwm",), preset="paper"),
 }
 
 
@@ -67,7 +71,9 @@ def training_step(row: str, size: Size) -> Callable[[], float]:
 
 def own_model(row: str, size: Size) -> nn.Module:
     name, options = rows()[row]
-    settings: dict[str, Any] = {"d_model": size.d_model, "n_heads": size.n_heads, **options}
+    fitting = {*DECODER_SETTINGS, *(field.name for field in dataclasses.fields(LAYERS[name].options))}
+    of_preset = {key: value for key, value in PRESETS.get(size.preset or "", {}).items() if key in fitting}
+    settings: dict[str, Any] = {**of_preset, "d_model": size.d_model, "n_heads": size.n_heads, **options}
     return build_model(name, vocab_size=size.vocab_size, n_layers=size.n_layers, **settings)
 
 

@@ -51,9 +51,9 @@ Benchmark = Literal["throughput", "lengths", "memory", "tasks", "learning", "ops
 class Arguments:
     name: tyro.conf.Positional[Benchmark] = "throughput"
     """Which benchmark."""
-    sizes: tuple[Literal["smoke", "navigation", "speed"], ...] = ("navigation", "speed")
+    sizes: tuple[Literal["smoke", "navigation", "speed", "language"], ...] = ("navigation", "speed", "language")
     """throughput: navigation is every layer (1 layer of 64, batches of 128 x 256 tokens), speed the rows of the paper's
-    table (12 layers of 768, 256 tokens)."""
+    table (12 layers of 768, 256 tokens), language its language model (the preset paper of `lm train`, 1 x 1024)."""
     repeats: int | None = None
     """Timed repetitions (as many as the benchmark has unless given; learning and memory have none)."""
     seeds: int = 5
