@@ -29,6 +29,8 @@ from mapformers.tasks.family import RELATIONS
 from mapformers.tasks.family_tree import FamilySettings
 from mapformers.tasks.task import Batch, Metric, Task, build_task
 
+MAX_BELIEFS = 8  # 32 are no better
+
 
 @dataclass(frozen=True)
 class Certainty:
@@ -47,7 +49,6 @@ class Logician(Player):
     """
 
     settings: FamilySettings
-    max_beliefs = 8  # 32 are no better
 
     def __call__(self, tokens: Tensor) -> Tensor:
         return self.certain_logits(self.play(tokens)[0])
@@ -115,7 +116,7 @@ class Logician(Player):
 
     def _most_likely(self, beliefs: list[Belief]) -> list[Belief]:
         """The beliefs that are kept, their weights adding up to 1."""
-        kept = sorted(beliefs, key=lambda belief: -belief.weight)[: self.max_beliefs]
+        kept = sorted(beliefs, key=lambda belief: -belief.weight)[:MAX_BELIEFS]
         total = sum(belief.weight for belief in kept)
         for belief in kept:
             belief.weight /= total

@@ -10,9 +10,10 @@ from mapformers.players.player import register_player
 
 
 class RelationsOnly(Logician):
-    """As the logician, but a name that was seen rules no belief out and changes no weight."""
+    """As the logician, but a name that was seen rules no belief out and changes no weight.
 
-    max_beliefs = 32  # no name thins them out: 8 are right on 0.004 less
+    Names thin out no beliefs here, so 32 of them are right 0.004 more often than 8, and take four times as long.
+    """
 
     def _weigh(self, met_before: list[Belief], somebody_new: list[Belief], seen: int) -> list[Belief]:
         for belief in (beliefs := [*met_before, *somebody_new]):
