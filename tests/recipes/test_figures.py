@@ -111,6 +111,8 @@ def test_curves_together_are_means_over_seeds_where_all_have_a_point(mini, tmp_p
     assert panels["1D"]["MapWM"].points[-1] == (1600, 0.625, pytest.approx(0.125 * 2**0.5))
     assert mean_curve([[(1, 0.0), (2, 1.0)], [(2, 0.5), (3, 1.0)]]) == [(2, 0.75, pytest.approx(0.125**0.5))]
     assert mean_curve([]) == []
+    draw(CurveView(together=True), replace(mini, worlds={**mini.worlds, "2D": {"dims": 2}}), RECORD, tmp_path)
+    assert list(drawn["draw_series"][0]) == ["1D"], "a world without runs has no panel"
 
 
 def test_a_sweep_over_numbers_is_lines(mini, tmp_path, drawn):

@@ -61,6 +61,7 @@ class CurveView(View):
                     for line in lines_run(recipe, record, world)
                 }
                 for world in recipe.worlds
+                if lines_run(recipe, record, world)
             }
             log_y = curve.lower_is_better
             frame = Frame("training sequences", curve.label, log=True, log_y=log_y, markers=False, goal=self.goal)
