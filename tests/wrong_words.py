@@ -242,7 +242,7 @@ MORE_CASES = [
     ("bench learning --goal 0", "--goal is an accuracy between 0 and 1, not 0.0."),
     ("bench learning --goal 2", "--goal is an accuracy between 0 and 1, not 2.0."),
     ("bench learning --goal x", "--goal takes a number, not 'x'."),
-    ("bench throughput --sizes huge", "Expected one of ('smoke', 'navigation', 'speed')"),
+    ("bench throughput --sizes huge", "Expected one of ('smoke', 'navigation', 'speed', 'language')"),
     ("bench --scale paper", "Expected one of ('smoke', 'cpu')"),
     ("bench startup --jsn", "Unrecognized options: --jsn; did you mean --json?"),
     ("bench startup extra", "Unrecognized options: extra; see `mapformers bench --help`."),

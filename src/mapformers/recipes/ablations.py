@@ -48,7 +48,10 @@ ABLATIONS = register_recipe(
         ),
         measures=(Splits(NAVIGATION, also=("accuracy_objects",), comparable=("accuracy_objects",)), Curve()),
         views=(TableView(), CurveView(together=True)),
-        finding="On walks of 512 steps MapEM-os recalls {MapEM-os | 2D | ood-sparse-512}, and with logits that grow "
-        "with log n {MapEM-os, log n | 2D | ood-sparse-512}.",
+        finding="On walks of 512 steps MapWM-r2 recalls {MapWM-r2 | 2D | ood-sparse-512}, with four times the budget "
+        "{MapWM-r2, four times the budget | 2D | ood-sparse-512}, and with logits that grow with log n "
+        "{MapWM-r2, log n | 2D | ood-sparse-512}; MapEM-os {MapEM-os | 2D | ood-sparse-512}, with log n "
+        "{MapEM-os, log n | 2D | ood-sparse-512}, and with a learned sharpness "
+        "{MapEM-os, learned sharpness | 2D | ood-sparse-512}.",
     )
 )
