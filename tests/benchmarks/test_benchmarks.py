@@ -132,7 +132,7 @@ def test_the_matmul_peak_is_that_of_the_fastest_product(monkeypatch):
         patch.setattr(measure, "time", SimpleNamespace(perf_counter=clock.__next__))
         assert measure.matmul_peak(repeats=3, size=64) == 2 * 64**3 / 0.5
     assert next(clock, None) is None
-    assert 0 < measure.matmul_peak(repeats=1, size=64) < math.inf
+    assert 1e8 < measure.matmul_peak(repeats=2, size=256) < 1e16 and math.isfinite(measure.matmul_peak(1, 64))
 
 
 def test_the_language_size_is_the_paper_preset():
