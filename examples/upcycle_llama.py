@@ -11,6 +11,7 @@ world (task `navigation`) after the same number of its sequences.
 import argparse
 import copy
 import gzip
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -28,11 +29,14 @@ NEVER_READ = 255  # no byte of UTF-8, and no token of the world: Llama never lea
 HEAD = 32  # width of a head: the path needs planes that RoPE turns slowly, and a small head has few
 
 
-def read_text(path: Path) -> torch.Tensor:
-    """A file, or all files of a folder (.gz ones unpacked), as bytes."""
+def read_text(path: Path) -> tuple[torch.Tensor, dict]:
+    """A file, or all files of a folder (.gz ones unpacked), as bytes; and which text it is, for the record."""
     files = [path] if path.is_file() else sorted(found for found in path.rglob("*") if found.is_file())
     parts = [gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files]
-    return torch.frombuffer(bytearray(b"\n".join(parts)), dtype=torch.uint8).long()
+    text = b"\n".join(parts)
+    told = {"name": path.absolute().name, "files": len(files), "bytes": len(text)}
+    told["sha256"] = hashlib.sha256(text).hexdigest()
+    return torch.frombuffer(bytearray(text), dtype=torch.uint8).long(), told
 
 
 def windows(text: torch.Tensor, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
@@ -97,7 +101,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="every step at a size that learns nothing")
     parser.add_argument("--width", type=int, default=64, help=f"a multiple of {HEAD}")
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--rank", type=int, default=2)
+    parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--text-steps", type=int, default=1500)
@@ -112,12 +116,13 @@ def main() -> None:
     if args.tiny:
         args.width, args.length, args.batch, args.text_steps, args.world_steps = 32, 32, 4, 2, 2
 
+    began_at = commit()  # others may be made while this runs
     task = mf.build_task("navigation", dims=2, steps=16 if args.tiny else 128)
     sizes = {"hidden_size": args.width, "intermediate_size": 4 * args.width, "num_hidden_layers": args.layers}
     torch.manual_seed(0)
     tokens = {"vocab_size": BYTES, "pad_token_id": NEVER_READ, "eos_token_id": None}
     config = LlamaConfig(num_attention_heads=args.width // HEAD, **tokens, **sizes)
-    text = read_text(args.text)
+    text, which_text = read_text(args.text)
     cut = len(text) * 9 // 10
     first = text_batches(text[:cut], args.text_steps, args, seed=0)
     plain = train(LlamaForCausalLM(config), first, args.text_steps, args.rate, path_rate=0.1)
@@ -149,7 +154,7 @@ def main() -> None:
     if args.record:
         settings = {name: value for name, value in vars(args).items() if name not in ("text", "out", "record")}
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-        record = {"settings": settings, "found": found, "versions": versions, "commit": commit()}
+        record = {"settings": settings, "text": which_text, "found": found, "versions": versions, "commit": began_at}
         args.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parent.parent
 SOURCE = PROJECT / "src" / "mapformers"
 BASE = ("errors", "files", "modes", "seeding", "config", "registry", "plugins", "signals", "stages", "progress")
-# A folder may import those before it. The files beside the folders count as one, the base; model.py is its own.
+# A folder may import those before it. The files beside the folders count as one, the base; model.py, with its configs and starts, is its own.
 FOLDERS = (
     "base", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training", "lm",
     "hf", "analysis", "explorer", "reports", "recipes", "launch", "benchmarks", "cli",
@@ -25,7 +25,7 @@ def folder_of(module: str) -> str:
     first = parts[1] if len(parts) > 1 else "api"
     if not ((SOURCE / first).is_dir() or (SOURCE / f"{first}.py").exists()):
         return "api"  # a name that `mapformers` itself offers
-    return {"model_config": "model", "__main__": "cli"}.get(first, "base" if first in BASE else first)
+    return {"model_config": "model", "starts": "model", "__main__": "cli"}.get(first, "base" if first in BASE else first)
 
 
 def module_of(path: Path) -> str:

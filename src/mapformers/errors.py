@@ -1,4 +1,4 @@
-"""The one exception a user is meant to read."""
+"""The exceptions a user is meant to read."""
 
 import dataclasses
 import difflib
@@ -13,6 +13,10 @@ class UserError(ValueError):
 
     In Python it is a ``ValueError``; on the command line it becomes that sentence and exit code 2.
     """
+
+
+class Diverged(UserError):
+    """A model whose answers are not finite numbers any more."""
 
 
 def require(condition: bool, message: str) -> None:

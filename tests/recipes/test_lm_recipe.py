@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import mapformers as mf
 from helpers import tiny_corpus
@@ -176,6 +177,13 @@ def test_what_a_model_that_diverged_is_measured_by_can_be_kept(data, monkeypatch
     monkeypatch.setattr("mapformers.recipes.language_measures.mean_of_last", lambda *_: float("inf"))
     monkeypatch.setattr("mapformers.recipes.language_measures.over_training", lambda run: [])
     assert VALIDATION.measure(None)["values"] == {"perplexity": None}
+
+
+def test_a_model_that_diverged_has_no_figures_on_blimp(data):
+    run = mf.train("text", "nope", scale="smoke", data="data/books", out="runs/diverged", console=quiet())
+    assert 0 <= BLIMP.measure(run)["values"]["overall"] <= 1
+    torch.nn.init.constant_(run.model.embedding.weight, float("nan"))
+    assert BLIMP.measure(run) == {"values": dict.fromkeys(BLIMP.headings), "settings": BLIMP.settings}
 
 
 def test_a_measure_that_fails_costs_no_other(data, inline, monkeypatch):

@@ -15,6 +15,7 @@ import torch.distributed as dist
 import mapformers as mf
 from helpers import FIRST_CASES, thorough, tiny_corpus
 from mapformers.cli.main import main
+from mapformers.starts import reset_parameters
 from mapformers.training.loop import Trainer
 from mapformers.training.sharding import layers_of, shard
 from runs import (
@@ -203,6 +204,12 @@ def share_every_layer(rank, port, faults):
                 found, wanted = other.grad.full_tensor(), parameter.grad
                 if float((found - wanted).norm()) > 1e-4 * float(wanted.norm()) + 1e-6:
                     faults.put(f"{case} {name}: {float((found - wanted).norm())} of {float(wanted.norm())}")
+        for model in (whole, shared):  # the shares are of what the first process has drawn
+            torch.manual_seed(rank if model is shared else 0)
+            reset_parameters(model)
+        for (name, parameter), other in zip(whole.named_parameters(), shared.parameters()):
+            if not torch.equal(other.full_tensor(), parameter):
+                faults.put(f"{case} {name} starts otherwise when it is shared out")
     faults.put(None)
     dist.barrier()
     os._exit(0)

@@ -8,7 +8,7 @@ from mapformers.files import read_json
 from mapformers.reports.page import replace_block
 from mapformers.reports.table import Table
 
-LINES = {"perplexity": "perplexity on text held back", "accuracy": "accuracy on revisits, navigation in 2D"}
+LINES = {"perplexity": "perplexity per byte of text held back", "accuracy": "accuracy on revisits, navigation in 2D"}
 MODELS = ("plain", "with maps")
 
 
@@ -23,6 +23,11 @@ def upcycled_documents(root: Path) -> dict[Path, str]:
 
 def upcycled_table(record: Mapping[str, Any]) -> Table:
     found, settings = record["found"], record["settings"]
-    rows = [[line, *(f"{found[f'{figure}, {model}']:.3f}" for model in MODELS)] for figure, line in LINES.items()]
-    title = f"a Llama of {settings['layers']} layers of {settings['width']}"
+    text_steps = settings["text_steps"] + settings["text_steps"] // 2  # before and after the maps are added
+    steps = {"perplexity": text_steps, "accuracy": settings["world_steps"]}
+    rows = [
+        [f"{line}, after {steps[figure]} steps", *(f"{found[f'{figure}, {model}']:.3f}" for model in MODELS)]
+        for figure, line in LINES.items()
+    ]
+    title = f"a Llama of {settings['layers']} layers of {settings['width']}, maps of rank {settings['rank']}"
     return Table(title, [title, *MODELS], rows)

@@ -13,9 +13,10 @@ from mapformers.errors import describe, require
 from mapformers.hf.cache import OTHER_CACHES, MapFormerCache, checked_cache
 from mapformers.hf.configuration import MapFormerConfig
 from mapformers.hf.hub import Package
-from mapformers.hf.starts import in_float32, start, start_layer
+from mapformers.hf.starts import start, start_layer
 from mapformers.model import EMBEDDING_STD, Decoder, TiedHead
 from mapformers.modules.context import EMPTY_PAST, Context, StreamState
+from mapformers.starts import in_float32, reset_parameters
 
 
 class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: ignore[misc]
@@ -162,12 +163,11 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
     def init_weights(self) -> None:
         """A new decoder has its weights already, and only ties its head; called again, all weights start anew."""
         if self._is_built:
-            super().init_weights()
-        else:
-            self._is_built = True
-            if self.config.tie_word_embeddings:
-                TiedHead.start(self.decoder.norm)
-            self.tie_weights()
+            reset_parameters(self.decoder)
+        self._is_built = True
+        if self.config.tie_word_embeddings:
+            TiedHead.start(self.decoder.norm)
+        self.tie_weights()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from mapformers.model import EMBEDDING_STD, Decoder
 from mapformers.modules.layer import LAYERS, RMSNorm
+from mapformers.starts import in_float32, tensors
 
 READY = "_is_hf_initialized"  # how transformers marks what it has loaded, on tensors or on the modules that own them
 
@@ -22,11 +23,14 @@ def start(decoder: Decoder, module: nn.Module, tied: bool = False) -> None:
     for index, layer in enumerate(decoder.layers):
         if any(part is module for part in layer.modules()):
             return start_layer(decoder, index)
-    missing = [tensor for tensor in module.parameters(recurse=False) if not ready(module, tensor)]
-    for tensor in missing:
+    embedding = decoder.embedding.weight
+    for tensor in [tensor for tensor in module.parameters(recurse=False) if not ready(module, tensor)]:
         if isinstance(module, RMSNorm):
             tensor.fill_(1 / math.sqrt(len(tensor)) if tied else 1.0)
-        else:  # the embedding, or the head, which starts as the embedding in size
+        elif module is decoder.head and not embedding.is_meta:  # the embedding, whose turn is before, is there
+            if tensor is not embedding:
+                tensor.copy_(embedding / (EMBEDDING_STD * math.sqrt(embedding.shape[1])))
+        else:  # the embedding; or one, or a head, with another number of tokens
             tensor.normal_(std=EMBEDDING_STD if isinstance(module, nn.Embedding) else 1 / math.sqrt(tensor.shape[-1]))
     return None
 
@@ -37,8 +41,7 @@ def start_layer(decoder: Decoder, index: int, only_tables: bool = False) -> None
     wanted = tables(layer) if only_tables else missing_tensors(layer)
     if not wanted:
         return
-    new = new_layer(decoder, index)
-    values = {**dict(new.named_parameters()), **dict(new.named_buffers())}
+    values = tensors(new_layer(decoder, index))
     for name, tensor in wanted.items():
         tensor.copy_(values[name])
         setattr(tensor, READY, True)
@@ -69,14 +72,3 @@ def tables(layer: nn.Module) -> dict[str, Tensor]:
 
 def ready(owner: nn.Module, tensor: Tensor) -> bool:
     return tensor.is_meta or getattr(owner, READY, False) or getattr(tensor, READY, False)
-
-
-class in_float32:
-    """A start is computed in float32 (there is no orthogonal start in bf16) and then cast to what is wanted."""
-
-    def __enter__(self) -> None:
-        self.before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float32)
-
-    def __exit__(self, *_: object) -> None:
-        torch.set_default_dtype(self.before)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mapformers.errors import require
+from mapformers.errors import Diverged, require
 from mapformers.model import Decoder
 from mapformers.modes import in_eval_mode
 
@@ -138,10 +138,10 @@ def _stream(
 
 def require_finite_logits(logits: Tensor) -> None:
     """Refuse the answer of a model that has diverged."""
-    require(
-        bool(logits.isfinite().all()),
-        "The model's logits are not finite, so its training has failed; train it anew, with a lower --lr.",
-    )
+    if not logits.isfinite().all():
+        raise Diverged(
+            "The model's logits are not finite, so its training has failed; train it anew, with a lower --lr."
+        )
 
 
 def _numbers(sampling: Sampling, n_rows: int, n_tokens: int) -> Tensor:

@@ -15,6 +15,7 @@ from mapformers.modules.layer import linear
 from mapformers.modules.memory import append
 from mapformers.modules.mixer import LayerOptions, LayerShape
 from mapformers.ops.document_attention import causal_attention, document_attention
+from mapformers.ops.flex_document_attention import flex_document_attention, flex_runs_on
 
 QK_SCALE = 0.1  # W_q and W_k of a copying start are this times N(0, 1/n_in)
 Init = Literal["copying", "ordinary"]
@@ -153,7 +154,11 @@ def remember(state: Any, **here: Tensor) -> dict[str, Any]:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, context: Context, self_key: bool) -> Tensor:
-    """softmax(scale · q kᵀ + mask) v by fused attention; builds no mask for plain or packed sequences."""
+    """softmax(scale · q kᵀ + mask) v by fused attention.
+
+    Plain and packed sequences need no mask, unless a compiled model learns from packed ones on a CPU, for which no
+    kernel of FlexAttention has a backward pass.
+    """
     if context.recording is not None:
         context.note(attention=masked_softmax((q @ k.transpose(-1, -2)) * scale, context, self_key))
     if context.is_one_more:  # its query sees every key there is, so it needs no mask
@@ -163,8 +168,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, context: Context, self
         return scaled_dot_product_attention(q, k, v, is_causal=context.causal, scale=scale)
     if context.is_plain and context.causal:
         return causal_attention(q, k, v, scale, self_key)
-    if context.is_packed and not torch.compiler.is_compiling():  # where documents end is not known to a compiler
+    if context.is_packed and not torch.compiler.is_compiling():
         return document_attention(q, k, v, scale, context.document_layout(), self_key)
+    # A compiler does not know where documents end. What it exports is not for its own kernels.
+    if context.is_packed and torch.compiler.is_dynamo_compiling() and flex_runs_on(q, k, v):
+        return flex_document_attention(q, k, v, scale, context.block_mask(self_key))
     return scaled_dot_product_attention(q, k, v, attn_mask=context.attention_mask(self_key), scale=scale)
 
 

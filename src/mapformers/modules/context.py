@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
 
 from mapformers.errors import describe, require
 from mapformers.modules.memory import append
 from mapformers.ops.document_attention import DocumentLayout, layout_of
+from mapformers.ops.flex_document_attention import block_mask_of
 from mapformers.ops.visibility import Visibility
 
 
@@ -132,6 +134,7 @@ class Context:
     _masks: dict[bool, Tensor] = field(default_factory=dict)
     _shared: dict[Any, Any] = field(default_factory=dict)
     _layout: DocumentLayout | None = None
+    _block_masks: dict[bool, BlockMask] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (self.batch_size, self.length)
@@ -248,6 +251,13 @@ class Context:
             assert self.is_packed and self.reset is not None
             self._layout = layout_of(self.reset)
         return self._layout
+
+    def block_mask(self, self_key: bool = True) -> BlockMask:
+        """The same for a compiler."""
+        if self_key not in self._block_masks:
+            assert self.is_packed and self.reset is not None
+            self._block_masks[self_key] = block_mask_of(self.reset, self_key)
+        return self._block_masks[self_key]
 
     def attention_mask(self, self_key: bool = True) -> Tensor:
         """Which keys each query may attend to: (L, S + L), or (B, 1, L, S + L) with documents or padding."""

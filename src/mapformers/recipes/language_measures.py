@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mapformers.errors import require
+from mapformers.errors import Diverged, require
 from mapformers.evaluation.significance import paired
 from mapformers.lm.blimp import ISLANDS, read_blimp, score_blimp_directly
 from mapformers.lm.evaluation import documents_of, held_out
@@ -141,10 +141,15 @@ class Blimp(Figures):
         read_blimp(self.path)
 
     def measure(self, run: Run) -> dict[str, Any]:
+        """A model that diverged has no figures, as in every other measure, so its cell is recorded all the same."""
         model, task = parts(run)
+        none = {"values": dict.fromkeys(self.headings), "settings": self.settings}
         if Path(task.settings.data) != Path(self.data):
-            return {"values": dict.fromkeys(self.headings), "settings": self.settings}
-        found = score_blimp_directly(model, task.corpus.tokenizer, read_blimp(self.path), self.limit)
+            return none
+        try:
+            found = score_blimp_directly(model, task.corpus.tokenizer, read_blimp(self.path), self.limit)
+        except Diverged:
+            return none
         values = {name: found.accuracies.get(name) for name in ISLANDS}
         summary = {**values, ISLAND: found.islands, OVERALL: found.overall}
         return {"values": summary, "settings": self.settings, **found.to_dict()}

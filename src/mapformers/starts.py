@@ -1,0 +1,51 @@
+"""A decoder without values starts as a new one does: `reset_parameters`, for builds on the device `meta`.
+
+Apart from the decoder itself, whose file decides every recorded result.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mapformers.model import Decoder
+
+
+@torch.no_grad()
+def reset_parameters(decoder: Decoder) -> None:
+    """Draw every parameter and buffer anew, as a new decoder has them; with the same seed, the same.
+
+    For a decoder that was built on the device `meta`, once `to_empty` has given it memory; also for FSDP2's shards. All
+    at once and not module by module: these start together (the head is the embedding, W_o the transpose of W_v).
+    """
+    with in_float32(), torch.device("cpu"):
+        values = tensors(Decoder(decoder.config))
+    for name, tensor in tensors(decoder).items():
+        tensor.copy_(shared_as(tensor, values[name]))
+
+
+@contextmanager
+def in_float32() -> Iterator[None]:
+    """A start is computed in float32 (there is no orthogonal start in bf16) and then cast to what is wanted."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def tensors(module: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers by name, also buffers that are not saved."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def shared_as(tensor: Any, value: Tensor) -> Tensor:
+    """The value itself, or this process's share of it where the tensor is one (FSDP2; the first process's value)."""
+    if not hasattr(tensor, "device_mesh"):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value.to(tensor.device), tensor.device_mesh, tensor.placements)
