@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-STEPS = 30
+STEPS = 12
 
 
 def shortened(train: Any) -> Any:

@@ -137,6 +137,8 @@ def _require_nobody_else(works: Sequence[Work], where: Where) -> None:
 
 def _record_players(plan: Plan, console: Console) -> None:
     """What players score in a world belongs to the record before the first run there does; what is missing, too."""
+    if not plan.recipe.has_players:
+        return
     empty = empty_record(plan.recipe, plan.scale)
     worlds = [*(cell.world for cell, _ in plan.todo), *(entry["world"] for entry in plan.shared)]
     worlds += plan.worlds_without_players()

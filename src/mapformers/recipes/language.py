@@ -9,6 +9,7 @@ from typing import Any
 from mapformers.recipes.measures import Splits
 
 VAL = "val"
+SEQUENCES = 10_240  # of a run of `lm`: 2.6 million tokens
 SMALL: dict[str, Any] = {"d_model": 128, "n_layers": 4, "n_heads": 4, "context": 256}
 PERPLEXITY = Splits({VAL: "perplexity"}, metric="perplexity", lower_is_better=True)
 

@@ -170,6 +170,11 @@ class Recipe:
         return any(measure.lower_is_better for measure in self.measures if isinstance(measure, Splits))
 
     @property
+    def has_players(self) -> bool:
+        """Whether rules are measured beside models: they are sure of every answer, so a perplexity says nothing."""
+        return not self.lower_is_better
+
+    @property
     def chooses(self) -> bool:
         """Whether it is there to choose settings, on seeds that no table reports."""
         return 0 not in self.seeds

@@ -143,7 +143,7 @@ def has_other_settings(recipe: Recipe, scale: Scale, entry: Mapping[str, Any]) -
 
 def with_players(recipe: Recipe, record: Record) -> Record:
     """The record with what the players score in every world that has runs, measured where it is not there yet."""
-    for world in recipe.worlds:
+    for world in recipe.worlds if recipe.has_players else ():
         if any(entry["world"] == world for entry in record["runs"]):
             record = with_players_of(recipe, record, world)
     return record
