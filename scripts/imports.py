@@ -25,7 +25,9 @@ def folder_of(module: str) -> str:
     first = parts[1] if len(parts) > 1 else "api"
     if not ((SOURCE / first).is_dir() or (SOURCE / f"{first}.py").exists()):
         return "api"  # a name that `mapformers` itself offers
-    return {"model_config": "model", "starts": "model", "__main__": "cli"}.get(first, "base" if first in BASE else first)
+    return {"model_config": "model", "starts": "model", "__main__": "cli"}.get(
+        first, "base" if first in BASE else first
+    )
 
 
 def module_of(path: Path) -> str:

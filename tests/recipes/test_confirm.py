@@ -92,9 +92,7 @@ def test_a_run_is_of_the_new_sources_too_if_they_compute_the_same(measured, caps
     assert "0 of 0 runs" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("edit", "what"), [(ANOTHER_START, "and weights."), (ANOTHER_SPLIT, "in splits.")]
-)
+@pytest.mark.parametrize(("edit", "what"), [(ANOTHER_START, "and weights."), (ANOTHER_SPLIT, "in splits.")])
 def test_a_run_stays_old_if_they_compute_something_else(measured, edit, what, capsys):
     """Also if only what is measured at the end has changed."""
     file = measured(edit)

@@ -24,8 +24,10 @@ def rotate(theta: Tensor, *vectors: Tensor) -> tuple[Tensor, ...]:
     cos, sin = theta.cos(), theta.sin()
     if theta.shape[-2:-1] == (1,) and all(x.shape == vectors[0].shape for x in vectors):  # one token: all at once
         together = torch.stack(vectors)
-        missing = (1,) * (theta.dim() + 1 - together.dim())
-        return _rotate(together.reshape(len(vectors), *missing, *vectors[0].shape), cos, sin).unbind(0)
+        if theta.dim() > vectors[0].dim():
+            missing = (1,) * (theta.dim() - vectors[0].dim())
+            together = together.reshape(len(vectors), *missing, *vectors[0].shape)
+        return _rotate(together, cos, sin).unbind(0)
     return tuple(_rotate(x, cos, sin) for x in vectors)
 
 

@@ -97,7 +97,7 @@ class Projections(nn.Module):
 
     def split(self, x: Tensor, context: Context | None = None) -> tuple[Tensor, ...]:
         """(B, L, d_model) -> q, k, v (or v alone) of (B, H, L, D), noted in the context if there is one."""
-        projected = self.project(x).unflatten(-1, (self.parts, self.n_heads, self.head_dim))
+        projected = self.project(x).view(*x.shape[:-1], self.parts, self.n_heads, self.head_dim)
         parts = projected.permute(2, 0, 3, 1, 4).unbind(0)
         if context is not None and context.recording is not None:
             context.note(**dict(zip(("queries", "keys", "values")[-self.parts :], parts)))

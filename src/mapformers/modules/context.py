@@ -182,7 +182,8 @@ class Context:
     @property
     def is_undivided(self) -> bool:
         """One unpadded document, whether or not it began in an earlier chunk."""
-        return all(flag is None for flag in (self.reset, self.padding_mask, self.past.document, self.past.real))
+        here = self.reset is None and self.padding_mask is None
+        return here and self.past.document is None and self.past.real is None
 
     @property
     def is_one_more(self) -> bool:

@@ -49,7 +49,7 @@ class Movement(nn.Module):
         wide = torch.promote_types(x.dtype, torch.float32)
         with without_autocast(x.device):
             delta_in = nn.functional.linear(x.to(wide), self.w_in.to(wide))
-        delta_in = delta_in.unflatten(-1, (self.n_heads, self.size)) - self.mean
+        delta_in = delta_in.view(*x.shape[:-1], self.n_heads, self.size) - self.mean
         scale = None if context is None else context.movement_scale
         if scale is None:
             return delta_in
