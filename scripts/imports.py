@@ -12,7 +12,8 @@ from pathlib import Path
 PROJECT = Path(__file__).parent.parent
 SOURCE = PROJECT / "src" / "mapformers"
 BASE = ("errors", "files", "modes", "seeding", "config", "registry", "plugins", "signals", "stages", "progress")
-# A folder may import those before it. The files beside the folders count as one, the base; model.py, with its configs and starts, is its own.
+# A folder may import those before it. The files beside the folders count as one, the base; model.py is its own, with
+# starts.py.
 FOLDERS = (
     "base", "lie", "ops", "modules", "layers", "model", "tasks", "players", "runs", "evaluation", "training", "lm",
     "hf", "analysis", "explorer", "reports", "recipes", "launch", "benchmarks", "cli",

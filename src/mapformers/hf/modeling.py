@@ -174,6 +174,12 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         """What a checkpoint does not have; also the rows that `resize_token_embeddings` adds."""
         start(self.decoder, module, self.config.tie_word_embeddings)
 
+    @staticmethod
+    def _fix_state_dict_key_on_load(key: str) -> Any:
+        """`transformers` 4.48 makes "bias" of every "beta" in a name, and so loses that of PaTH; later ones return pairs."""
+        renamed = PreTrainedModel._fix_state_dict_key_on_load(key)  # type: ignore[attr-defined]
+        return key if isinstance(renamed, str) else renamed
+
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         found: Any = super().from_pretrained(*args, **kwargs)

@@ -3,6 +3,8 @@
 import math
 
 import torch
+import transformers
+from packaging.version import Version
 from torch import Tensor, nn
 
 from mapformers.model import EMBEDDING_STD, Decoder
@@ -10,6 +12,7 @@ from mapformers.modules.layer import LAYERS, RMSNorm
 from mapformers.starts import in_float32, tensors
 
 READY = "_is_hf_initialized"  # how transformers marks what it has loaded, on tensors or on the modules that own them
+LOADS_FIRST = Version(transformers.__version__) >= Version("5")  # earlier ones start what is missing before they load
 
 
 def start(decoder: Decoder, module: nn.Module, tied: bool = False) -> None:
@@ -27,10 +30,10 @@ def start(decoder: Decoder, module: nn.Module, tied: bool = False) -> None:
     for tensor in [tensor for tensor in module.parameters(recurse=False) if not ready(module, tensor)]:
         if isinstance(module, RMSNorm):
             tensor.fill_(1 / math.sqrt(len(tensor)) if tied else 1.0)
-        elif module is decoder.head and not embedding.is_meta:  # the embedding, whose turn is before, is there
+        elif module is decoder.head and LOADS_FIRST and not embedding.is_meta:  # the embedding's turn was before
             if tensor is not embedding:
                 tensor.copy_(embedding / (EMBEDDING_STD * math.sqrt(embedding.shape[1])))
-        else:  # the embedding; or one, or a head, with another number of tokens
+        else:  # the embedding; or one, or a head, with another number of tokens; or a head that comes first
             tensor.normal_(std=EMBEDDING_STD if isinstance(module, nn.Embedding) else 1 / math.sqrt(tensor.shape[-1]))
     return None
 

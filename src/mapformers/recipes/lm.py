@@ -34,7 +34,7 @@ from mapformers.recipes.views import AlongFigures, CurveView, DifferenceView, Fi
 
 BOOKS, CODE = "books", "code"
 FIVE, THREE = tuple(range(5)), tuple(range(3))
-BUDGET = {"batch_size": 16, "sequences": SEQUENCES, "eval_every": 16, "eval_sequences": 64, "final_sequences": 512}
+BUDGET = {"batch_size": 16, "sequences": SEQUENCES, "eval_every": 10, "eval_sequences": 64, "final_sequences": 512}
 
 VALIDATION, WINDOWS = LastEvaluations(), Windows()
 CONTEXTS, BLIMP = Contexts(targets=64, blocks=1), Blimp(limit=200)

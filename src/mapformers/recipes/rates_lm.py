@@ -3,11 +3,12 @@
 The text is the training part of the books alone, of which `mapformers lm prepare` holds some back to measure on
 (docs/language.md has the command): what the table of language reports on is not read here.
 
-A third of the budget first, at every rate. A short schedule favours a high rate, so the best rates of each row are run
-again with the whole budget of `lm`, and that decides.
+Half of the budget first, at every rate. A short schedule favours a high rate, so the best rates of each row are run
+again with the whole budget of `lm`, and that decides. A path that learns more slowly, for which `start-lm` gives the
+reason, is run at RoPE's best rates.
 """
 
-from mapformers.recipes.language import AS_IN_THE_PAPER, AS_ROPE, PERPLEXITY, SEQUENCES, SMALL, VAL
+from mapformers.recipes.language import AS_IN_THE_PAPER, AS_ROPE, PERPLEXITY, SEQUENCES, SLOWER, SMALL, VAL
 from mapformers.recipes.measures import Curve
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import TableView
@@ -33,6 +34,7 @@ RATES_LM = register_recipe(
             Row("RoPE", "rope"),
             Row("MapWM, paper", "mapwm", AS_IN_THE_PAPER),
             Row("MapWM, from RoPE", "mapwm", AS_ROPE),
+            Row("MapWM, slower path", "mapwm", SLOWER, worlds=(WHOLE,)),
         ),
         seeds=(100,),
         sweep={"lr": RATES},
