@@ -176,7 +176,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
 
     @staticmethod
     def _fix_state_dict_key_on_load(key: str) -> Any:
-        """`transformers` 4.48 makes "bias" of every "beta" in a name, and so loses that of PaTH; later ones return pairs."""
+        """`transformers` 4.48 makes "bias" of every "beta" in a name, PaTH's too. Later versions return pairs."""
         renamed = PreTrainedModel._fix_state_dict_key_on_load(key)  # type: ignore[attr-defined]
         return key if isinstance(renamed, str) else renamed
 
