@@ -3,12 +3,10 @@
 The text is the training part of the books alone, of which `mapformers lm prepare` holds some back to measure on
 (docs/language.md has the command): what the table of language reports on is not read here.
 
-Half of the budget first, at every rate. A short schedule favours a high rate, so the best rates of each row are run
-again with the whole budget of `lm`, and that decides. A path that learns more slowly, for which `start-lm` gives the
-reason, is run at RoPE's best rates.
+Runs have half of the budget of `lm`. `rates-lm-whole` has the best of them with all of it, and decides.
 """
 
-from mapformers.recipes.language import AS_IN_THE_PAPER, AS_ROPE, PERPLEXITY, SEQUENCES, SLOWER, SMALL, VAL
+from mapformers.recipes.language import AS_IN_THE_PAPER, AS_ROPE, PERPLEXITY, SMALL, VAL
 from mapformers.recipes.measures import Curve
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import TableView
@@ -16,7 +14,6 @@ from mapformers.recipes.views import TableView
 RATES = (8e-4, 1.5e-3, 3e-3, 5e-3, 8e-3, 1.2e-2, 2e-2)  # up to 8e-3 RoPE was best at the highest, so two follow
 BOOKS = {**SMALL, "data": "data/books-rates", "batch_size": 16, "sequences": 3_200, "eval_sequences": 64}
 WORLD = "books"
-WHOLE = f"{WORLD} (whole budget)"
 MEASURES = (PERPLEXITY, Curve("perplexity", True))
 
 
@@ -29,18 +26,17 @@ RATES_LM = register_recipe(
     Recipe(
         name="rates-lm",
         task="text",
-        worlds={WHOLE: {**BOOKS, "sequences": SEQUENCES}, WORLD: BOOKS},
+        worlds={WORLD: BOOKS},
         rows=(
             Row("RoPE", "rope"),
             Row("MapWM, paper", "mapwm", AS_IN_THE_PAPER),
             Row("MapWM, from RoPE", "mapwm", AS_ROPE),
-            Row("MapWM, slower path", "mapwm", SLOWER, worlds=(WHOLE,)),
         ),
         seeds=(100,),
         sweep={"lr": RATES},
         measures=MEASURES,
         views=(TableView(),),
-        finding=f"At rates of {', '.join(f'{rate:g}' for rate in RATES)} RoPE has perplexities of "
+        finding=f"With half of the budget, at rates of {', '.join(f'{rate:g}' for rate in RATES)} RoPE has perplexities of "
         f"{at_every_rate('RoPE')}, MapWM as in the paper {at_every_rate('MapWM, paper')}, and MapWM that starts as "
         f"RoPE {at_every_rate('MapWM, from RoPE')}.",
     )
