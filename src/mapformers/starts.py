@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mapformers.errors import require
 from mapformers.model import Decoder
 
 
@@ -20,10 +21,14 @@ def reset_parameters(decoder: Decoder) -> None:
     For a decoder that was built on the device `meta`, once `to_empty` has given it memory; also for FSDP2's shards. All
     at once and not module by module: these start together (the head is the embedding, W_o the transpose of W_v).
     """
+    require(isinstance(decoder, Decoder), "Give the decoder itself, as `build_model` returned it, not what wraps it.")
+    here = tensors(decoder)
+    in_memory = not any(tensor.is_meta for tensor in here.values())
+    require(in_memory, 'The decoder is on the device meta; give it memory first, with to_empty(device="cpu").')
     with in_float32(), torch.device("cpu"):
         values = tensors(Decoder(decoder.config))
-    for name, tensor in tensors(decoder).items():
-        tensor.copy_(shared_as(tensor, values[name]))
+    for name, tensor in here.items():
+        tensor.copy_(sharded_like(tensor, values[name]))
 
 
 @contextmanager
@@ -42,7 +47,7 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def shared_as(tensor: Any, value: Tensor) -> Tensor:
+def sharded_like(tensor: Any, value: Tensor) -> Tensor:
     """The value itself, or this process's share of it where the tensor is one (FSDP2; the first process's value)."""
     if not hasattr(tensor, "device_mesh"):
         return value

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
 
 from helpers import CASES, FIRST_CASES, Case, thorough
 from mapformers.hf import MapFormerConfig, MapFormerForCausalLM
@@ -55,6 +56,23 @@ def test_whatever_is_missing_starts_as_in_a_new_model(case: Case, dtype: torch.d
                 assert few or 0.5 < value.float().std() / first.std() < 2, key
         for key, value in loaded.named_buffers():
             assert key in weights or torch.equal(value, one.get_buffer(key)), key
+
+
+@torch.no_grad()
+def test_a_tied_embedding_of_another_size_starts_as_an_embedding(tmp_path):
+    """Also where `transformers` starts the head, which is the same tensor, after it."""
+    new(MapFormerConfig("mapwm", **SIZES, tie_head=True), 0).save_pretrained(tmp_path)
+    config = MapFormerConfig("mapwm", **{**SIZES, "vocab_size": 400}, tie_head=True)
+    loaded = MapFormerForCausalLM.from_pretrained(tmp_path, config=config, ignore_mismatched_sizes=True)
+    assert float(loaded.decoder.embedding.weight.std()) == pytest.approx(0.3, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "answer, wanted", [(lambda key: key.replace("beta", "bias"), "beta"), (lambda key: (key, 1), ("beta", 1))]
+)
+def test_no_version_of_transformers_renames_a_weight(answer, wanted, monkeypatch):
+    monkeypatch.setattr(PreTrainedModel, "_fix_state_dict_key_on_load", staticmethod(answer), raising=False)
+    assert MapFormerForCausalLM._fix_state_dict_key_on_load("beta") == wanted
 
 
 @pytest.mark.skipif(not LOADS_FIRST, reason="this version of transformers starts the head before it loads the rest")

@@ -4,11 +4,13 @@ import json
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import mapformers as mf
 from helpers import EVERYTHING, FIRST_CASES, HYBRID, VOCAB, Case, draw_tokens, tiny_corpus
 from mapformers.cli.main import main
 from mapformers.errors import UserError
+from mapformers.lie import generators
 from mapformers.lm import Corpus, generation
 from mapformers.lm.detokenizer import StreamingDetokenizer
 from mapformers.lm.generation import Sampling, generate, stream
@@ -94,6 +96,17 @@ def test_a_long_prompt_is_read_in_pieces(monkeypatch):
     expected = generate(model, PROMPTS, 5)
     monkeypatch.setattr(generation, "PIECE", 2)
     assert generate(model, PROMPTS, 5) == expected
+
+
+@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
+def test_what_generating_leaves_behind_can_be_differentiated(case: Case):
+    """Tables that are made once, by whoever asks first, are no inference tensors."""
+    generators._entries.cache_clear()
+    model = case.build(dtype=torch.float32)
+    generate(model, [[1, 2]], 2)
+    with sdpa_kernel(SDPBackend.MATH):
+        loss = model(torch.tensor([[1, 2, 3]])).square().sum()
+        torch.autograd.grad(loss, list(model.parameters()), create_graph=True, allow_unused=True)
 
 
 def test_tokens_come_as_they_are_made_and_the_model_is_left_as_it_was():

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import mapformers as mf
 from helpers import FIRST_CASES, thorough, tiny_corpus
 from mapformers.cli.main import main
+from mapformers.lm.generation import generate
 from mapformers.starts import reset_parameters
 from mapformers.training.loop import Trainer
 from mapformers.training.sharding import layers_of, shard
@@ -204,12 +207,19 @@ def share_every_layer(rank, port, faults):
                 found, wanted = other.grad.full_tensor(), parameter.grad
                 if float((found - wanted).norm()) > 1e-4 * float(wanted.norm()) + 1e-6:
                     faults.put(f"{case} {name}: {float((found - wanted).norm())} of {float(wanted.norm())}")
+        with torch.device("meta"):
+            empty = case.build(dtype=torch.float32)
+        for part in [*layers_of(empty), empty]:
+            fully_shard(part, mesh=init_device_mesh("cpu", (2,)))
+        shared = empty.to_empty(device="cpu")
         for model in (whole, shared):  # the shares are of what the first process has drawn
             torch.manual_seed(rank if model is shared else 0)
             reset_parameters(model)
         for (name, parameter), other in zip(whole.named_parameters(), shared.parameters()):
             if not torch.equal(other.full_tensor(), parameter):
                 faults.put(f"{case} {name} starts otherwise when it is shared out")
+        if generate(shared, [[1, 2]], 3) != generate(whole, [[1, 2]], 3):
+            faults.put(f"{case} generates otherwise when it is shared out")
     faults.put(None)
     dist.barrier()
     os._exit(0)

@@ -5,6 +5,7 @@ import torch
 
 from helpers import CASES, HYBRID, SIZES, Case, assert_bitwise
 from mapformers import build_model
+from mapformers.errors import UserError
 from mapformers.model import Decoder
 from mapformers.starts import reset_parameters, tensors
 
@@ -42,6 +43,15 @@ def test_a_tied_decoder_stays_tied():
     model.embedding.weight.mul_(2)
     wanted.embedding.weight.mul_(2)
     assert_bitwise(model(tokens), wanted(tokens))
+
+
+def test_what_cannot_be_filled_is_refused():
+    with torch.device("meta"):
+        empty = built(CASES[0])
+    with pytest.raises(UserError, match="give it memory first"):
+        reset_parameters(empty)
+    with pytest.raises(UserError, match="Give the decoder itself"):
+        reset_parameters(torch.nn.Sequential(built(CASES[0])))
 
 
 def test_what_is_learned_is_as_before():

@@ -27,12 +27,13 @@ def start(decoder: Decoder, module: nn.Module, tied: bool = False) -> None:
         if any(part is module for part in layer.modules()):
             return start_layer(decoder, index)
     embedding = decoder.embedding.weight
+    if module is decoder.head and any(tensor is embedding for tensor in module.parameters()):
+        return None  # tied: it starts as the embedding
     for tensor in [tensor for tensor in module.parameters(recurse=False) if not ready(module, tensor)]:
         if isinstance(module, RMSNorm):
             tensor.fill_(1 / math.sqrt(len(tensor)) if tied else 1.0)
         elif module is decoder.head and LOADS_FIRST and not embedding.is_meta:  # the embedding's turn was before
-            if tensor is not embedding:
-                tensor.copy_(embedding / (EMBEDDING_STD * math.sqrt(embedding.shape[1])))
+            tensor.copy_(embedding / (EMBEDDING_STD * math.sqrt(embedding.shape[1])))
         else:  # the embedding; or one, or a head, with another number of tokens; or a head that comes first
             tensor.normal_(std=EMBEDDING_STD if isinstance(module, nn.Embedding) else 1 / math.sqrt(tensor.shape[-1]))
     return None

@@ -31,10 +31,11 @@ def coefficients(matrix: Tensor) -> Tensor:
 def _entries(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Which of (θ, −θ, 0) each entry of a skew matrix is, row by row, and where in it each θ_k is."""
     k = n_generators(n)
-    which = torch.full((n, n), 2 * k)
-    i, j = torch.triu_indices(n, n, offset=1)
-    which[j, i], which[i, j] = torch.arange(k), torch.arange(k, 2 * k)
-    return which.flatten().to(device), (j * n + i).to(device)
+    with torch.inference_mode(False):  # whoever asks first, all can differentiate
+        which = torch.full((n, n), 2 * k)
+        i, j = torch.triu_indices(n, n, offset=1)
+        which[j, i], which[i, j] = torch.arange(k), torch.arange(k, 2 * k)
+        return which.flatten().to(device), (j * n + i).to(device)
 
 
 def wedge(dx: Tensor, x: Tensor) -> Tensor:

@@ -110,10 +110,13 @@ def stream(
     require(len(prompts) >= 1, "Give at least one prompt.")
     ids = [torch.as_tensor(prompt, dtype=torch.long).flatten() for prompt in prompts]
     require(all(len(prompt) > 0 for prompt in ids), "A prompt must have at least one token.")
-    return _stream(model, ids, n_tokens, stop, Sampling(**sampling))
+    # A token takes a fifth less time in inference mode, in which FSDP2 cannot gather its shards for the first time.
+    is_sharded = any(hasattr(parameter, "device_mesh") for parameter in model.parameters())
+    without_gradients = torch.no_grad() if is_sharded else torch.inference_mode()
+    steps: Iterator[dict[int, int]] = without_gradients(_stream)(model, ids, n_tokens, stop, Sampling(**sampling))
+    return steps
 
 
-@torch.inference_mode()  # a token takes a fifth less time than with no_grad
 def _stream(
     model: Decoder, prompts: list[Tensor], n_tokens: int, stop: int | None, sampling: Sampling
 ) -> Iterator[dict[int, int]]:

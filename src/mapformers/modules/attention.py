@@ -156,8 +156,7 @@ def remember(state: Any, **here: Tensor) -> dict[str, Any]:
 def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, context: Context, self_key: bool) -> Tensor:
     """softmax(scale · q kᵀ + mask) v by fused attention.
 
-    Plain and packed sequences need no mask, unless a compiled model learns from packed ones on a CPU, for which no
-    kernel of FlexAttention has a backward pass.
+    Plain sequences need no mask, and packed ones only in a compiled model where FlexAttention has no kernel.
     """
     if context.recording is not None:
         context.note(attention=masked_softmax((q @ k.transpose(-1, -2)) * scale, context, self_key))
@@ -170,7 +169,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, context: Context, self
         return causal_attention(q, k, v, scale, self_key)
     if context.is_packed and not torch.compiler.is_compiling():
         return document_attention(q, k, v, scale, context.document_layout(), self_key)
-    # A compiler does not know where documents end. What it exports is not for its own kernels.
+    # A compiler does not know where documents end.
     if context.is_packed and torch.compiler.is_dynamo_compiling() and flex_runs_on(q, k, v):
         return flex_document_attention(q, k, v, scale, context.block_mask(self_key))
     return scaled_dot_product_attention(q, k, v, attn_mask=context.attention_mask(self_key), scale=scale)

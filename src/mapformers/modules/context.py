@@ -254,7 +254,7 @@ class Context:
         return self._layout
 
     def block_mask(self, self_key: bool = True) -> BlockMask:
-        """The same for a compiler."""
+        """Which blocks of packed sequences see each other, for a compiled model."""
         if self_key not in self._block_masks:
             assert self.is_packed and self.reset is not None
             self._block_masks[self_key] = block_mask_of(self.reset, self_key)

@@ -2,7 +2,7 @@
 
 `document_attention` sorts documents by their lengths, which a compiler does not know. But documents lie one after the
 other, so the keys that a query sees are one stretch. Where its document begins says which, and a compiled kernel asks
-that while it runs: neither mask nor logits of L × L are ever in memory, only two numbers for each pair of blocks, of
+that while it runs: neither mask nor logits of L × L are ever in memory, only four numbers for each pair of blocks, of
 which those that no query sees are left out. `document_attention.reference` is the definition here too.
 """
 
@@ -13,6 +13,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 BLOCK = 128  # queries, and keys, of a block
 SMALLEST_HEAD = 16  # that a kernel on CUDA takes
 HAS_AVX = torch.backends.cpu.get_cpu_capability().startswith("AVX")
+IS_TRIED = torch.__version__ >= "2.13"  # some kernels of earlier versions refuse sizes of heads, or shared memory
 
 
 def block_mask_of(reset: Tensor, self_key: bool = True) -> BlockMask:
@@ -55,9 +56,13 @@ def flex_document_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, block
 
 
 def flex_runs_on(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether a compiler has a kernel for these: on CUDA, and on an x86 processor if nothing is to be learned."""
-    if q.dtype == torch.float64:
+    """Whether a compiler has a kernel for these: on CUDA, and on an x86 processor if nothing is to be learned.
+
+    What is exported is for other kernels than its own.
+    """
+    if not IS_TRIED or q.dtype == torch.float64 or torch.compiler.is_exporting():
         return False
     if q.device.type == "cuda":
         return q.shape[-1] >= SMALLEST_HEAD
-    return q.device.type == "cpu" and HAS_AVX and not (q.requires_grad or k.requires_grad or v.requires_grad)
+    on_processor = q.device.type == "cpu" and HAS_AVX and not torch.xpu.is_available()
+    return on_processor and not (q.requires_grad or k.requires_grad or v.requires_grad)

@@ -36,8 +36,9 @@ RATES_LM = register_recipe(
         sweep={"lr": RATES},
         measures=MEASURES,
         views=(TableView(),),
-        finding=f"With half of the budget, at rates of {', '.join(f'{rate:g}' for rate in RATES)} RoPE has perplexities of "
-        f"{at_every_rate('RoPE')}, MapWM as in the paper {at_every_rate('MapWM, paper')}, and MapWM that starts as "
+        finding=f"With half of the budget, at rates of {', '.join(f'{rate:g}' for rate in RATES)}, RoPE has a "
+        f"perplexity of {at_every_rate('RoPE')}, "
+        f"MapWM as in the paper {at_every_rate('MapWM, paper')}, and MapWM that starts as "
         f"RoPE {at_every_rate('MapWM, from RoPE')}.",
     )
 )
