@@ -36,6 +36,7 @@ def test_recipes_that_choose_have_seeds_that_no_table_reports():
         "zero-mean-dims",
         "start-dims",
         "rates-lm",
+        "rates-lm-whole",
         "ranks-table1",
         "path-rates-table1",
         "start-lm",
