@@ -105,6 +105,14 @@ def _floor(panels: Panels) -> float:
     return -0.03 if lowest < 0.5 else math.floor(10 * lowest) / 10 - 0.01
 
 
+def _lines_are_high(axes: Axes, up_to: float) -> bool:
+    """Whether what is drawn up to a number on the x-axis is mostly in the upper half, so that words fit below it."""
+    to_axes = axes.transData + axes.transAxes.inverted()
+    drawn = [point for line in axes.lines for point in line.get_xydata().tolist()]  # type: ignore[union-attr]
+    heights = sorted(to_axes.transform(point)[1] for point in drawn if point[0] <= up_to)
+    return not heights or bool(heights[len(heights) // 2] > 0.5)
+
+
 def _surround(axes: Axes, numbers: Sequence[float], frame: Frame) -> None:
     axes.set_xlabel(words(frame.xlabel))
     if frame.goal is not None:
@@ -121,9 +129,9 @@ def _surround(axes: Axes, numbers: Sequence[float], frame: Frame) -> None:
         left, right = axes.get_xlim()
         axes.axvspan(left, frame.shaded_to, color=SHADE, lw=0, zorder=-1)
         axes.set_xlim(left, right)
-        axes.text(
-            left, 0.01, " trained", transform=axes.get_xaxis_transform(), color="#808080", fontsize=8, va="bottom"
-        )
+        below = _lines_are_high(axes, frame.shaded_to)
+        label = axes.text(left, 0.01 if below else 0.99, " trained", transform=axes.get_xaxis_transform())
+        label.set(color="#808080", fontsize=8, va="bottom" if below else "top")
     different = sorted(set(numbers))
     if frame.markers and len(different) <= 9:
         axes.set_xticks(different, [f"{number:g}" for number in different])
