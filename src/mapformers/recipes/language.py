@@ -18,7 +18,7 @@ AS_IN_THE_PAPER: dict[str, Any] = {"path_start": "random", "path_lr": 1.0, "path
 AS_ROPE: dict[str, Any] = {"path_start": "rope", "path_lr": 0.1, "path_decay": 0.0}
 SLOWER: dict[str, Any] = {**AS_ROPE, "path_lr": 0.03}
 
-# What `rates-lm` and `start-lm` chose (docs/fidelity.md). A slower path was no better with the whole budget.
+# What `start-lm` and `rates-lm-whole` chose (docs/fidelity.md). A slower path was no better with the whole budget.
 TUNED = AS_ROPE
 RATE_AS_IN_THE_PAPER = 5e-3  # of a path that starts at random, which does not bear more
 RATE_OF_ROPE = 8e-3  # of NoPE, CoPE and PathAtt too, for which none is searched
