@@ -181,10 +181,14 @@ def test_a_compiled_model_reads_packed_documents_as_it_reads_them_apart(name, se
 @needs_avx
 @pytest.mark.skipif(not any(map(shutil.which, ("g++", "gcc", "cc"))), reason="inductor needs a C compiler")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("self_key", [True, False])
-def test_the_kernel_has_the_values_of_the_mask(self_key, no_dense_mask):
-    reset = resets([[5, 140, 1, 20], [150, 1, 1]], 200)
-    inputs = inputs_for(reset, 6, torch.float32)
+@pytest.mark.parametrize(("length", "self_key"), [(200, True), (200, False), (90, True)])
+def test_the_kernel_has_the_values_of_the_mask(length, self_key, monkeypatch):
+    reset = resets([[5, 80, 1, 20], [88, 1, 1]], length)
+    q, k, v = inputs_for(reset, 6, torch.float32)
+    first = reference(q, k, v, 0.5, reset, self_key)
+    second = reference(first, k, v, 0.5, reset, self_key)
+    monkeypatch.setattr(Visibility, "mask", no_mask)
     with torch._inductor.config.patch(compile_threads=1):
-        mixed = compiled(Attend(), "inductor")(*inputs, reset, self_key)
-    torch.testing.assert_close(mixed, Attend()(*inputs, reset, self_key))
+        mixed = compiled(Attend(), "inductor")(q, k, v, reset, self_key)
+    torch._dynamo.reset()
+    torch.testing.assert_close(mixed, second)
