@@ -102,3 +102,18 @@ def test_started_anew_it_is_as_a_new_model_of_that_seed(tied):
             wanted = new(config, seed).state_dict()
             assert all(torch.equal(value, wanted[key]) for key, value in model.state_dict().items())
             assert (model.decoder.head.weight is model.decoder.embedding.weight) == tied
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("tied", [False, True])
+def test_post_init_called_again_leaves_the_weights(tied):
+    """As a subclass does with more layers of its own, or a caller after the vocabulary has grown."""
+    model = new(MapFormerConfig("mapwm", **SIZES, tie_head=tied), 0)
+    model.decoder.norm.gain.fill_(7.0)
+    model.resize_token_embeddings(SIZES["vocab_size"] + 10)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    model.post_init()
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    torch.manual_seed(3)
+    model.init_weights()
+    assert (model.decoder.norm.gain != 7.0).all()

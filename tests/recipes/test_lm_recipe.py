@@ -61,12 +61,12 @@ def test_the_cells_are_those_of_the_plan(data):
     count = {(row.label, world): 0 for row in LM.rows for world in LM.worlds}
     for cell in cells:
         count[cell.row.label, cell.world] += 1
-    assert [count[row.label, "books"] for row in LM.rows] == [5, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1]
+    assert [count[row.label, "books"] for row in LM.rows] == [5, 5, 5, 5, 1, 1, 1, 3, 1, 1, 1, 1]
     assert {label: n for (label, world), n in count.items() if world == "code" and n} == {
         "RoPE": 3, "MapWM": 1, "MapWM, tuned": 3,
     }  # fmt: skip
-    assert len(cells) == 34 and not LM.chooses
-    assert len(list(LM.cells(seeds=[7]))) == 14  # seeds that are asked for are those of every row
+    assert len(cells) == 37 and not LM.chooses
+    assert len(list(LM.cells(seeds=[7]))) == 15  # seeds that are asked for are those of every row
     assert {cell.world for cell in LM.cells(worlds=["code"])} == {"code"}
 
 
@@ -80,6 +80,8 @@ def test_rows_are_what_they_are_called(data):
     assert options["rank 1"][0].options.rank == 1 and options["MapWM, tuned"][0].options.rank == 4
     assert not options["fixed ω"][0].options.learn_omega and options["rank 1, decay"][0].options.decay
     assert options["log n"][0].options.length_scaling == "log"
+    both = options["rank 1, decay, log n"][0].options
+    assert (both.rank, both.decay, both.length_scaling) == (1, True, "log")
     for row in LM.rows:
         config = LM.cell(row.label, "books").config("cpu")
         assert (len(config.model.layers), config.model.d_model, config.task_settings.context) == (4, 128, 256)
@@ -247,7 +249,7 @@ def test_it_is_listed_and_takes_part_in_all_only_where_its_data_are(data, capsys
     assert "lm" in mf.list_recipes() and WINDOWS.name == "windows"
     monkeypatch.setattr("mapformers.cli.reproduce.RECIPES", {"lm": RECIPES["lm"]})
     assert main(["reproduce", "all", "--dry-run"]) == 0
-    assert "34 runs to do" in capsys.readouterr().out
+    assert "37 runs to do" in capsys.readouterr().out
     (data / "data" / "python").unlink()
     assert main(["reproduce", "all", "--dry-run"]) == 0
     said = capsys.readouterr()

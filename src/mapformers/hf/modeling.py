@@ -30,7 +30,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
     auto_class = "AutoModelForCausalLM"
     supports_gradient_checkpointing = True
     gradient_checkpointing = False
-    _is_built = False
+    _keeps_weights = False
     _tied_weights_keys = {"decoder.head.weight": "decoder.embedding.weight"}
     _is_stateful = True  # a state cannot be taken back by some tokens
     _supports_cache_class = True
@@ -41,6 +41,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         dtype = torch.get_default_dtype()
         with in_float32():
             self.decoder = Decoder(config.decoder_config())
+        self._start_tied_head()
         self.decoder.to(dtype)
         if any(name.endswith(".path") for name, _ in self.decoder.named_modules()):
             self._keep_in_fp32_modules_strict = {"path"}  # angles grow with the path, and the rounding of ω too
@@ -160,14 +161,22 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         size = self.decoder.embedding.weight.shape[0]
         self.decoder.config = dataclasses.replace(self.decoder.config, vocab_size=size)
 
+    def post_init(self) -> None:
+        """A decoder is built with its weights; they stay, also if this is called again (by a subclass, for one)."""
+        self._keeps_weights = True
+        super().post_init()
+        self._keeps_weights = False
+
     def init_weights(self) -> None:
-        """A new decoder has its weights already, and only ties its head; called again, all weights start anew."""
-        if self._is_built:
+        """All weights start anew, as after `to_empty`; `post_init`, which calls this too, only ties the head."""
+        if not self._keeps_weights:
             reset_parameters(self.decoder)
-        self._is_built = True
+            self._start_tied_head()
+        self.tie_weights()
+
+    def _start_tied_head(self) -> None:
         if self.config.tie_word_embeddings:
             TiedHead.start(self.decoder.norm)
-        self.tie_weights()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -44,6 +44,8 @@ ONLY_BOOKS = (BOOKS,)
 ON_FIVE = {BOOKS: FIVE}
 ON_BOTH = {BOOKS: FIVE, CODE: THREE}
 
+FADING = {**TUNED, "rank": 1, "decay": True}
+LOG_N = {"length_scaling": "log"}
 OF_ROPE, OF_TUNED = rate(RATE_OF_ROPE), rate(RATE_TUNED)
 ROWS = (
     Row("RoPE", "rope", at_cpu=OF_ROPE, seeds=ON_BOTH, worlds=IN_TWO),
@@ -54,8 +56,10 @@ ROWS = (
     Row("rank 1", "mapwm", {**TUNED, "rank": 1}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
     Row("fixed ω", "mapwm", {**TUNED, "learn_omega": False}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
     # Fading counts the movement of all inner dimensions: with four it would begin four times as fast as with one.
-    Row("rank 1, decay", "mapwm", {**TUNED, "rank": 1, "decay": True}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
-    Row("log n", "mapwm", {**TUNED, "length_scaling": "log"}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
+    Row("rank 1, decay", "mapwm", FADING, at_cpu=OF_TUNED, seeds={BOOKS: THREE}, worlds=ONLY_BOOKS),
+    Row("log n", "mapwm", {**TUNED, **LOG_N}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
+    # Added when the two above had been seen on seed 0, because each mends something else.
+    Row("rank 1, decay, log n", "mapwm", {**FADING, **LOG_N}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
     Row("CoPE", "cope", at_cpu=OF_ROPE, worlds=ONLY_BOOKS),
     Row("PathAtt", "path", at_cpu=OF_ROPE, worlds=ONLY_BOOKS),
 )
@@ -132,11 +136,14 @@ LM = register_recipe(
                 )
                 for row in ROWS
             ),
-            Claim(
-                "MapWM, tuned, has a lower perplexity than RoPE with 4096 tokens of context.",
-                At("MapWM, tuned", BOOKS, measure=CONTEXTS.name, figure="4096"),
-                At("RoPE", BOOKS, measure=CONTEXTS.name, figure="4096"),
-                p_below=0.05,
+            *(
+                Claim(
+                    f"{row} has a lower perplexity than RoPE with 4096 tokens of context.",
+                    At(row, BOOKS, measure=CONTEXTS.name, figure="4096"),
+                    At("RoPE", BOOKS, measure=CONTEXTS.name, figure="4096"),
+                    p_below=0.05,
+                )
+                for row in ("MapWM, tuned", "rank 1, decay")
             ),
         ),
         finding="On books RoPE has a perplexity of {RoPE | books | val}, MapWM as in the paper {MapWM | books | val}, "
