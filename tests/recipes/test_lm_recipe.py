@@ -10,6 +10,7 @@ import torch
 import mapformers as mf
 from helpers import tiny_corpus
 from mapformers.cli.main import main
+from mapformers.cli.readme import ON_TEXT, long_texts
 from mapformers.evaluation.significance import welch
 from mapformers.launch.reproduce import reproduce
 from mapformers.recipes import RECIPES
@@ -243,6 +244,16 @@ def test_the_curve_of_contexts_is_drawn(data):
     [(name, draw)] = view.plots(LM, record(run_of("RoPE"), run_of("CoPE", stretch=2.0))).items()
     draw(data / name)
     assert (data / name).stat().st_size > 1000
+
+
+def test_the_readme_shows_what_a_long_context_costs():
+    assert ON_TEXT.keys() <= {row.label for row in LM.rows}
+    code = run_of("RoPE", "code", perplexity=50.0)
+    runs = [run_of("RoPE", seed=seed, perplexity=100.0 + seed, stretch=1.5) for seed in range(2)]
+    assert long_texts(record(code, *runs, run_of("log n"), run_of("CoPE"))).rows == [
+        ["RoPE", "2", "100.5 ± 0.7", "150.8 ± 1.1"],
+        [ON_TEXT["log n"], "1", "100.0", "100.0"],
+    ]
 
 
 def test_it_is_listed_and_takes_part_in_all_only_where_its_data_are(data, capsys, monkeypatch):

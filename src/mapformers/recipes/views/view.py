@@ -28,9 +28,9 @@ class View(ABC):
         """What it shows, after the name of the recipe."""
 
 
-def spread(figures: Summary) -> str:
+def spread(figures: Summary, digits: int = 3) -> str:
     """A mean, with its standard deviation where there are several seeds."""
-    return f"{figures.mean:.3f}" + (f" ± {figures.std:.3f}" if figures.n > 1 else "")
+    return f"{figures.mean:.{digits}f}" + (f" ± {figures.std:.{digits}f}" if figures.n > 1 else "")
 
 
 def figure_text(value: float | None) -> str:
