@@ -71,7 +71,7 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
     except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number or a nesting beyond all bounds
-        raise UserError(f"{path} is not readable JSON ({error}); restore it or start the run anew.") from None
+        raise UserError(f"{path} is not readable JSON ({error}); restore it from a copy, or make it anew.") from None
 
 
 @contextmanager

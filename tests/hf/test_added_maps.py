@@ -245,6 +245,8 @@ def test_mistakes_are_named(tmp_path):
         add_maps(model, rank=9)
     with pytest.raises(UserError, match="rank must be at least 1, not 0"):
         add_maps(model, rank=0)
+    with pytest.raises(UserError, match=r"rank must be a whole number, not 2\.5"):
+        add_maps(model, rank=2.5)
     assert type(model) is LlamaForCausalLM and model.config.model_type == "llama"
     assert not [name for name in model.config.to_dict() if name.startswith("map_")]
     with pytest.raises(UserError, match="MapCache"):

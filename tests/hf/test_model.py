@@ -229,6 +229,15 @@ def test_no_setting_of_transformers_is_taken_for_one_of_ours():
 
 
 def test_mistakes_are_named():
+    for settings, message in (
+        ({"model": "mapem", "decay": True}, "'decay' is no option of model 'mapem'; leave it out"),
+        ({"model": "rope", "rank": 2}, "'rank' is no option of model 'rope'"),
+        ({"layers": ["mapwm", "rope"], "rank": 2}, "'rank' is no option of a hybrid; give it to its layers"),
+    ):
+        with pytest.raises(UserError, match=message):
+            MapFormerConfig(vocab_size=9, **settings)
+    with pytest.raises(UserError, match=r"inputs_embeds must have the shape \(batch, length, "):
+        model()(inputs_embeds=torch.ones(1, 2, 3))
     with pytest.raises(UserError, match="did you mean 'rank'"):
         MapFormerConfig("mapwm", rnak=4)
     with pytest.raises(UserError, match="mapwm"):

@@ -165,7 +165,7 @@ def test_the_command_prints_what_python_generates(folder, capsys, tmp_path):
     ids = [list(prompt.encode()) for prompt in prompts]
     found = generate(run.model, ids, 12, temperature=1.2, top_k=100, seed=4, stop=corpus.separator)
     line = ["lm", "generate", str(folder), "--tokens", "12", "--temperature", "1.2", "--top-k", "100", "--seed", "4"]
-    (tmp_path / "prompts.txt").write_text("some words é\n", encoding="utf-8")
+    (tmp_path / "prompts.txt").write_text("some words é\n", encoding="utf-8-sig")
     capsys.readouterr()
     assert main([*line, "--prompt", "ab", "--prompts-file", str(tmp_path / "prompts.txt"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

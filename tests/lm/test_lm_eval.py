@@ -156,7 +156,7 @@ def refused(capsys, sentence, *words_of_it):
     assert sentence in " ".join(said.err.split()) and said.out == ""
 
 
-def test_wrong_input_is_refused_in_a_sentence(runs, tmp_path, capsys):
+def test_wrong_input_is_refused_in_a_sentence(runs, tmp_path, capsys, monkeypatch):
     run = runs / "rope0"
     (tmp_path / "empty").mkdir()
     (tmp_path / "pictures").mkdir()
@@ -170,6 +170,10 @@ def test_wrong_input_is_refused_in_a_sentence(runs, tmp_path, capsys):
     refused(capsys, "is on selective-copy; give one that was trained on text", tmp_path / "copy")
     refused(capsys, "holds no BLiMP: neither BLiMP.zip nor", run, "--blimp", tmp_path / "empty")
     refused(capsys, "There is no", run, "--blimp", tmp_path / "nowhere")
+    with monkeypatch.context() as without:
+        without.setattr("mapformers.lm.blimp.find_spec", lambda name: None)
+        without.setattr("mapformers.lm.evaluation.window_losses", lambda *_: pytest.fail("it was measured first"))
+        refused(capsys, "BLiMP is scored by lm-eval: pip install", run, "--blimp", write(tmp_path / "blimp"))
     refused(capsys, "holds no text", run, "--documents", tmp_path / "pictures")
     refused(capsys, "There is no file or folder", run, "--documents", tmp_path / "nowhere")
     refused(capsys, "was prepared with another tokenizer than the run's data", run, "--documents", tmp_path / "other")

@@ -3,7 +3,9 @@
 import json
 import math
 import shlex
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,10 +15,11 @@ from helpers import tiny_corpus
 from mapformers.cli.lm_train import parse_lm_train
 from mapformers.cli.main import main
 from mapformers.errors import UserError
-from mapformers.lm import preset
+from mapformers.lm import prepare, preset
 from mapformers.lm.presets import PRESETS
 from mapformers.lm.text import Text
 from mapformers.runs.config import RunConfig
+from runs import quiet
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,36 @@ def test_the_papers_twelve_layers_are_stopped_and_go_on_exactly(data, tmp_path, 
     ends = mf.load(whole).model.state_dict(), mf.load(stopped).model.state_dict()
     assert len(mf.load(stopped).config.model.layers) == 12
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_a_run_follows_its_text_to_another_folder(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_corpus(), "before")
+    line = ["lm", "train", "--model", "mapwm", "--preset", "smoke", "--out", "run", "--data"]
+    assert main([*line, "before"]) == 0
+    Path("before").rename("now")
+    capsys.readouterr()
+    assert main(["lm", "train", "--resume", "--out", "run"]) == 2
+    remedy = "give the whole command, with the folder that it is in now as --data, and --resume."
+    assert capsys.readouterr().err.strip().endswith(f"The text of run, before, is not there; {remedy}")
+    assert main([*line, "now", "--resume"]) == 0
+    assert mf.load("run").config.task_settings.data == "now"
+    assert main(["lm", "train", "--resume", "--out", "run"]) == 0
+    (tmp_path / "other.txt").write_text("Another text. " * 999)
+    prepare("other.txt", "other", tokenizer="bytes", val=0.5, console=quiet())
+    capsys.readouterr()
+    assert main([*line, "other", "--resume"]) == 2
+    assert "run was started with --data now (not other)" in capsys.readouterr().err
+    assert mf.load("run").config.task_settings.data == "now"
+
+
+def test_what_names_a_run_is_said_in_the_words_of_the_command(capsys):
+    for more, message in (
+        ([], "or its --data and --model with --resume"),
+        (["--out", "none"], "its --data and --model"),
+    ):
+        assert main(["lm", "train", "--resume", *more]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_help_shows_the_values_of_the_preset(capsys):

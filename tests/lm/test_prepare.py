@@ -5,6 +5,7 @@ import gzip
 import json
 import resource
 import shlex
+import sys
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from mapformers.cli.main import main
 from mapformers.files import hold_folder
 from mapformers.lm import Corpus, prepare
 from mapformers.lm.manifest import Manifest
+from mapformers.lm.sources import FileSource
 from mapformers.lm.tokenizer import ByteTokenizer
 from runs import ended, kill, quiet, start
 
@@ -147,6 +149,50 @@ def test_given_again_it_is_complete_already_and_other_settings_or_texts_are_refu
     assert content(folder) == before
     with pytest.raises(UserError, match=r"texts holds other files \(00.txt\); choose another --out"):
         prepare(texts, texts, **BYTES)
+
+
+def test_files_that_are_not_text_may_come_and_go(texts, tmp_path):
+    folder = texts / "prepared"  # which is passed over itself
+    prepare(texts, folder, **BYTES)
+    before = content(folder)
+    (texts / "cover.png").touch()
+    prepare(texts, folder, **BYTES)
+    assert content(folder) == before
+
+
+def test_where_no_shard_is_finished_other_texts_and_settings_may_be_given(texts, tmp_path):
+    whole = (texts / "00.txt").read_bytes()
+    (texts / "00.txt").write_bytes(b"\xff\xff")
+    with pytest.raises(UserError, match=r"^00\.txt is not utf-8 text"):
+        prepare(texts, tmp_path / "data", val=0, **BYTES)
+    (texts / "00.txt").write_bytes(whole)
+    prepare(texts, tmp_path / "data", **BYTES)
+    prepare(texts, tmp_path / "at once", **BYTES)
+    assert content(tmp_path / "data") == content(tmp_path / "at once")
+
+
+def test_a_bpe_that_cannot_be_made_is_refused_before_anything_is_read(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(FileSource, "documents", lambda *_: pytest.fail("the text was read"))
+    for size, message in (("many", "as in bpe:4096, not 'many'"), ("100", "at least 257 tokens, not 100")):
+        with pytest.raises(UserError, match=message):
+            prepare(texts, tmp_path / "data", tokenizer=f"bpe:{size}")
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(UserError, match="A BPE needs the package `tokenizers`"):
+        prepare(texts, tmp_path / "data", tokenizer="bpe:300")
+
+
+def test_a_tokenizer_that_is_none_is_refused(texts, tmp_path):
+    pytest.importorskip("tokenizers")
+    (tmp_path / "latin.json").write_bytes(b"\xe9")
+    vocabulary, merges = {"<|endoftext|>": 0, "a": 1}, "#version: 0.2\na b\n"
+    faults = {"words": ({**vocabulary, "b": "two"}, merges.encode()), "unknown": (vocabulary, merges.encode())}
+    for name, (ids, rules) in {**faults, "encoding": (vocabulary, b"\xe9")}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vocab.json").write_text(json.dumps(ids))
+        (tmp_path / name / "merges.txt").write_bytes(rules)
+    for name in ("latin.json", "words", "unknown", "encoding"):
+        with pytest.raises(UserError, match=f"{name} is not a tokenizer that can be read"):
+            prepare(texts, tmp_path / "data", tokenizer=str(tmp_path / name))
 
 
 def test_a_broken_file_stops_it_and_given_again_without_it_it_goes_on(texts, tmp_path):
@@ -316,6 +362,8 @@ def test_a_process_killed_in_the_middle_is_gone_on_with(tmp_path):
         ("lm prepare texts --out data --tokenizer gpt7", "There is no tokenizer gpt7; give bytes, gpt2, bpe:VOCAB"),
         ("lm prepare texts --out data --tokenizer bpe:many", "as in bpe:4096, not 'many'"),
         ("lm prepare texts --out data --tokenizer bytes --shard-tokens 0", "shard_tokens must be at least 1, not 0"),
+        ("lm prepare '' --out data --tokenizer bytes", "A SOURCE is empty; give a path"),
+        ("lm prepare texts --val-from '' --out data --tokenizer bytes", "A SOURCE is empty; give a path"),
         ("lm prepare nowhere --out data --tokenizer bytes", "There is no file or folder nowhere"),
         ("lm prepare texts --out texts/00.txt --tokenizer bytes", "Cannot write to texts/00.txt: not a directory"),
         ("lm check texts", "texts is not a prepared folder"),

@@ -1,7 +1,9 @@
 """Every kind of source gives its documents in one order, and names what it cannot read."""
 
+import errno
 import gzip
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -129,6 +131,24 @@ def test_the_lines_before_a_cut_are_documents_all_the_same(tmp_path):
     assert len(documents) > 2 and all(document.read() == "x" for document in documents[:-1])
     with pytest.raises(BrokenDocument):
         documents[-1].read()
+
+
+def test_what_a_folder_cannot_show_is_not_left_out_in_silence(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "gone.txt").symlink_to(tmp_path / "nothing")
+    with pytest.raises(BrokenDocument, match=r"gone\.txt cannot be read"):
+        texts(find_source(str(tmp_path)))
+    (tmp_path / "locked").mkdir()
+    scandir = os.scandir
+
+    def only_open_ones(path):  # whoever runs the tests as root may read everything
+        if str(path).endswith("locked"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", only_open_ones)
+    with pytest.raises(UserError, match=r"Cannot read the folder .*locked: permission denied; make it readable"):
+        find_source(str(tmp_path))
 
 
 def test_what_is_no_source_is_refused(tmp_path):

@@ -104,6 +104,13 @@ def test_a_run_starts_from_the_length_it_is_trained_on():
     for dims, tokens in ((2, 255), (5, 31)):
         config = mf.RunConfig.compose("navigation", "mapwm", dims=dims, length_scaling="log")
         assert config.model.layers[0].options.typical_length == tokens
+        hybrid = [
+            ("mapwm", {"length_scaling": "log"}),
+            ("mapwm", {"length_scaling": "log", "typical_length": 7}),
+            "rope",
+        ]
+        layers = mf.RunConfig.compose("navigation", layers=hybrid, dims=dims).model.layers
+        assert [layer.options.typical_length for layer in layers] == [tokens, 7, 256]
     given = mf.RunConfig.compose("navigation", "mapwm", length_scaling="log", typical_length=7)
     assert given.model.layers[0].options.typical_length == 7
     assert mf.RunConfig.compose("navigation", "mapwm").model.layers[0].options.typical_length == 256

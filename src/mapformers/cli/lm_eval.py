@@ -13,7 +13,7 @@ from mapformers.cli.output import print_json
 from mapformers.cli.parse import parse
 from mapformers.cli.threads import use_threads
 from mapformers.errors import require
-from mapformers.lm.blimp import read_blimp
+from mapformers.lm.blimp import read_blimp, require_lm_eval
 from mapformers.lm.evaluation import (
     EvaluationSettings,
     LanguageRun,
@@ -115,6 +115,8 @@ def require_comparable(subjects: Sequence[LanguageRun]) -> None:
 def question_of(asked: Arguments, subject: LanguageRun) -> EvaluationSettings:
     """Everything that is asked for is read, or refused, before anything is measured."""
     paradigms = read_blimp(asked.blimp) if asked.blimp is not None else []
+    if paradigms:
+        require_lm_eval()
     require(asked.limit is None or asked.blimp is not None, "--limit counts pairs of BLiMP; give --blimp too.")
     contexts = asked.contexts or (CONTEXTS if asked.documents is not None else ())
     documents = long_documents(subject, asked.documents) if contexts else []

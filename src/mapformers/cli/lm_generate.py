@@ -77,11 +77,12 @@ def read_prompts(asked: Arguments) -> list[str]:
     prompts = {f"--prompt number {n}": prompt for n, prompt in enumerate(asked.prompt, 1)}
     if asked.prompts_file is not None:
         try:
-            lines = asked.prompts_file.read_text("utf-8").splitlines()
+            text = asked.prompts_file.read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no UTF-8 text"
             raise UserError(f"Cannot read {asked.prompts_file}: {why.lower()}.") from None
-        require(bool(lines), f"{asked.prompts_file} is empty; it should have a prompt on every line.")
+        require(bool(text), f"{asked.prompts_file} is empty; it should have a prompt on every line.")
+        lines = text.removesuffix("\n").split("\n")
         prompts |= {f"Line {n} of {asked.prompts_file}": line for n, line in enumerate(lines, 1)}
     require(bool(prompts), "There is no prompt to continue; give --prompt TEXT or --prompts-file FILE.")
     for where, prompt in prompts.items():

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from mapformers.cli.differences import differences
+from mapformers.cli.moved_text import with_its_text
 from mapformers.cli.parse import given_flags, parse
 from mapformers.cli.tables import player_table, split_table
 from mapformers.cli.threads import use_threads
@@ -91,7 +92,7 @@ def train_asked(asked: "Asked") -> int:
     choice, console = asked.choice, Console(stderr=True)
     if choice.resume:
         named = choice.out is not None or choice.task is not None
-        require(named, "Name the run to resume: --resume --out RUN, or its --task and --model with --resume.")
+        require(named, f"Name the run to resume: --resume --out RUN, or its {asked.named_by} with --resume.")
         require(not choice.overwrite, "--resume continues a run and --overwrite starts it anew; give one of them.")
     composed = asked.compose() if choice.out is None else None
     folder = choice.out or default_folder(composed or asked.compose())
@@ -124,6 +125,11 @@ class Asked:
     given: frozenset[str] = frozenset()
     prog: str = PROG
     defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def named_by(self) -> str:
+        """The options that say which run it is."""
+        return "--task and --model" if self.prog == PROG else "--data and --model"
 
     def compose(self) -> RunConfig:
         choice = self.choice
@@ -228,7 +234,7 @@ def has_something_to_resume(folder: Path, asked: Asked) -> bool:
     """Whether a run is there to go on with; one without a checkpoint is started again by a command that names it."""
     run, choice = RunFolder(folder), asked.choice
     named = choice.task is not None and (choice.model is not None or bool(choice.layers))
-    unnamed = f"{folder} is not a run folder yet: to start a run there, name its --task and --model."
+    unnamed = f"{folder} is not a run folder yet: to start a run there, name its {asked.named_by}."
     require(named or run.config_file.exists(), unnamed)
     return run.has_checkpoint() or not named
 
@@ -255,6 +261,7 @@ def check_same_run(folder: Path, asked: Asked) -> RunConfig:
     given = sorted(f"--{name.replace('_', '-')}" for name in decide)
     named = choice.task is not None and (choice.model is not None or bool(choice.layers))
     require(not given or named, f"A resumed run keeps its own settings; resume {folder} without {' '.join(given)}.")
+    started = with_its_text(folder, started, asked.overrides.get("data"))
     other = differences(started, asked.compose()) if given else ""
     require(not other, f"{folder} was started with {other}; resume it with --resume --out {folder} alone.")
     return started

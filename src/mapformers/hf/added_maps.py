@@ -140,6 +140,7 @@ def add_maps(
     )
     mapped: Any = WITH_MAPS[type(model)]
     settings = {"map_rank": rank, "map_omega_max": omega_max, "map_base": base, "map_learn_omega": learn_omega}
+    require(isinstance(rank, int), f"rank must be a whole number, not {rank!r}.")
     require_rank(rank)
     VelocityOptions(omega_max, base, learn_omega)
     plain = model.config

@@ -103,9 +103,13 @@ def option_names(model: str) -> set[str]:
 
 
 def refuse_misspelt(settings: dict[str, Any], model: str | None, known: set[str]) -> None:
-    """`transformers` keeps whatever a config is given; a name that is nearly one of ours is a mistake."""
+    """`transformers` keeps whatever a config is given; another layer's option, or nearly one of ours, is a mistake."""
+    of_layers = {name for layer in LAYERS for name in option_names(layer)} - known
     names = known | set(SIZES) | {"n_layers", "layers", "model"}
     for name in settings.keys() - vars(PretrainedConfig()).keys():
+        if name in of_layers:
+            where = "of a hybrid; give it to its layers" if model is None else f"of model {model!r}; leave it out"
+            raise UserError(f"{name!r} is no option {where}.")
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
         if near:
             raise UserError(f"There is no option of model {model!r} named {name!r}; did you mean {near[0]!r}?")

@@ -55,6 +55,7 @@ def save_run(run: Run | str | Path, folder: str | Path, **settings: Any) -> Path
     run = run if isinstance(run, Run) else load(run)
     on_text = run.config.task == "text"
     require(on_text, f"The run is on {run.config.task}, which has no tokenizer; use from_run for its model.")
+    require(not Path(folder).is_file(), f"{folder} is a file; name a folder to save to.")
     tokenizer = to_transformers(tokenizer_of(run))
     ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     from_run(run, **{**ends, **settings}).save_pretrained(folder)

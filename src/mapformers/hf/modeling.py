@@ -76,6 +76,9 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
             (input_ids is None) != (inputs_embeds is None),
             "Give either input_ids or inputs_embeds, and only one of them.",
         )
+        width = self.config.d_model
+        fits = inputs_embeds is None or (inputs_embeds.ndim == 3 and inputs_embeds.shape[-1] == width)
+        require(fits, f"inputs_embeds must have the shape (batch, length, {width}).")
         require(not output_attentions, "Attention is fused: call model.decoder.observe(tokens) to look at it.")
         cache = None if past_key_values is None else checked_cache(past_key_values)
         use_cache = self._keeps_state(use_cache, cache)

@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,11 @@ def _parse(where: str, line: bytes) -> tuple[tuple[str, str, str], tuple[str, st
     if not sound:
         raise UserError(f"{where} is no pair of BLiMP; give BLiMP.zip as it is published, or a folder of its files.")
     return key, pair
+
+
+def require_lm_eval() -> None:
+    """Asked before anything is measured: lm-eval itself is imported later, because that takes seconds."""
+    require(find_spec("lm_eval") is not None, "BLiMP is scored by lm-eval: pip install 'mapformers[eval]'.")
 
 
 def score_blimp(

@@ -9,12 +9,12 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from typing import Any
 
-from mapformers.errors import UserError, require
+from mapformers.errors import UserError
+from mapformers.lm.blimp import Paradigm, require_lm_eval
 
-require(find_spec("lm_eval") is not None, "BLiMP is scored by lm-eval: pip install 'mapformers[eval]'.")
+require_lm_eval()
 
 import datasets  # noqa: E402
 import tqdm  # noqa: E402
@@ -22,7 +22,6 @@ from lm_eval import simple_evaluate  # noqa: E402
 from lm_eval.api.model import TemplateLM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
-from mapformers.lm.blimp import Paradigm  # noqa: E402
 from mapformers.lm.sentences import Sentence, log_probabilities  # noqa: E402
 from mapformers.lm.tokenizer import Tokenizer  # noqa: E402
 from mapformers.model import Decoder  # noqa: E402

@@ -25,10 +25,11 @@ from mapformers.lm.progress import PrepareProgress
 from mapformers.lm.shard_writer import ShardWriter
 from mapformers.lm.sources import Source, describe, find_source
 from mapformers.lm.splits import SplitRule, content_hash, rule_for
-from mapformers.lm.tokenizer import ByteTokenizer, LibraryTokenizer, Tokenizer, from_path, train_bpe
+from mapformers.lm.tokenizer import ByteTokenizer, LibraryTokenizer, Tokenizer, from_path, library, train_bpe
 
 TEXTS = ("source", "val", "long")
 DEFAULT_VOCABULARY = 4096
+SMALLEST_BPE = 257  # 256 bytes and the separator
 KINDS_SHOWN = 6
 BPE_TEXT = 10**9  # characters of training text that a BPE is made from, at most
 
@@ -100,7 +101,10 @@ class Preparation:
         self.held_out: dict[str, Source] = {
             split: find_source(text, reading, settings.suffixes) for split, text in named if text is not None
         }
-        self.own_tokenizer = None if settings.tokenizer.split(":")[0] == "bpe" else find_tokenizer(settings.tokenizer)
+        to_be_made = settings.tokenizer.split(":")[0] == "bpe"
+        if to_be_made:
+            require_bpe(settings.tokenizer)
+        self.own_tokenizer = None if to_be_made else find_tokenizer(settings.tokenizer)
         if self.own_tokenizer is not None and settings.id_type != "auto":
             require_fit(self.own_tokenizer.vocab_size, settings.id_type)
 
@@ -139,14 +143,15 @@ class Preparation:
             require(not other, f"{self.folder} holds other files ({min(other, default='')}); choose another --out.")
             return None
         found = Manifest.read(self.folder)
+        if not found.rounds and self._differ(found.made):
+            return None  # nothing was finished, so there is nothing to lose
         self._require_same(found.made)
         whole = list(itertools.takewhile(lambda done: _is_whole(self.folder, done, found.id_type), found.rounds))
         return replace(found, rounds=tuple(whole), complete=found.complete and len(whole) == len(found.rounds))
 
     def _require_same(self, begun: Mapping[str, Any]) -> None:
         """A preparation goes on with the settings and the texts that it was begun with."""
-        mine = self._made
-        differ = [key for key in mine if mine[key] != begun.get(key)]
+        mine, differ = self._made, self._differ(begun)
         changed = [key for key in differ if key in TEXTS and mine[key]["name"] == begun.get(key, {}).get("name")]
         require(
             not changed,
@@ -156,6 +161,10 @@ class Preparation:
             not differ,
             f"{self.folder} was begun with another {' and '.join(differ)}; give that again, or another --out.",
         )
+
+    def _differ(self, begun: Mapping[str, Any]) -> list[str]:
+        """In what this preparation is another; files that are not taken for text do not count."""
+        return [key for key, value in self._made.items() if _that_decides(value) != _that_decides(begun.get(key))]
 
     @cached_property
     def _made(self) -> dict[str, Any]:
@@ -281,9 +290,24 @@ def passed_over_text(source: Source) -> str:
 
 def find_tokenizer(spec: str) -> Tokenizer:
     """The tokenizer of a name or a path."""
-    if spec == "bytes":
-        return ByteTokenizer()
-    return gpt2() if spec == "gpt2" else from_path(Path(spec))
+    if spec in ("bytes", "gpt2"):
+        return ByteTokenizer() if spec == "bytes" else gpt2()
+    try:
+        return from_path(Path(spec))
+    except UserError:
+        raise
+    except Exception as error:  # the library `tokenizers` raises nothing more special
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{spec} is not a tokenizer that can be read ({why}); give one, bytes, gpt2 or bpe.") from None
+
+
+def require_bpe(spec: str) -> None:
+    """Whether a BPE can be made, before a long text is read for it."""
+    size = vocabulary_of(spec)
+    require(
+        size >= SMALLEST_BPE, f"A BPE has 256 bytes and the separator, so at least {SMALLEST_BPE} tokens, not {size}."
+    )
+    library()
 
 
 def vocabulary_of(spec: str) -> int:
@@ -291,6 +315,10 @@ def vocabulary_of(spec: str) -> int:
     _, colon, size = spec.partition(":")
     require(not colon or size.isdigit(), f"The size of a BPE's vocabulary is a number, as in bpe:4096, not {size!r}.")
     return int(size) if colon else DEFAULT_VOCABULARY
+
+
+def _that_decides(made: Any) -> Any:
+    return {key: value for key, value in made.items() if key != "passed_over"} if isinstance(made, Mapping) else made
 
 
 def _sha256(tokenizer: Tokenizer) -> str:

@@ -26,7 +26,7 @@ PAPER: dict[str, Any] = {
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": PAPER,
-    # The rate that `rates-lm` chose for RoPE and for a path that starts as RoPE, at this size.
+    # The rate that `rates-lm-whole` chose for RoPE and for a path that starts as RoPE, at this size.
     "cpu": {"context": 256, "d_model": 128, "n_layers": 4, "n_heads": 4, "lr": 8e-3},
     "smoke": {"context": 32, "d_model": 32, "n_layers": 2, "n_heads": 2},
 }

@@ -90,6 +90,7 @@ def find_source(text: str, reading: ReadOptions | None = None, suffixes: Sequenc
     anything else                 the path of a file or of a folder.
     """
     reading = reading or ReadOptions()
+    require(bool(text.strip()), "A SOURCE is empty; give a path (. for the folder you are in), python: or hf:NAME.")
     if text.startswith("hf:"):
         from mapformers.lm.hub import HubSource  # `datasets` is imported for those alone who ask for it
 
@@ -131,11 +132,11 @@ def _is_text(path: Path, reading: ReadOptions, wanted: Collection[str]) -> bool:
 def _walk(root: Path, without: frozenset[str] = frozenset()) -> Iterator[tuple[str, Path]]:
     """Every file below a folder by its name there, in one order on every machine; hidden ones are left out.
 
-    Links to folders are followed, each folder once.
+    Links to folders are followed, each folder once. A link that leads nowhere counts as a file, which cannot be read.
     """
     found = []
     seen: set[Path] = set()
-    for folder, folders, names in os.walk(root, followlinks=True):
+    for folder, folders, names in os.walk(root, onerror=_refuse_folder, followlinks=True):
         real = Path(folder).resolve()
         if real in seen:
             folders.clear()
@@ -143,8 +144,13 @@ def _walk(root: Path, without: frozenset[str] = frozenset()) -> Iterator[tuple[s
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in without)
         found += [Path(folder) / name for name in names if not name.startswith(".")]
-    named = ((path.relative_to(root).as_posix(), path) for path in found if path.is_file())
+    named = ((path.relative_to(root).as_posix(), path) for path in found if path.is_file() or not path.exists())
     return iter(sorted(named))
+
+
+def _refuse_folder(error: OSError) -> None:
+    why = (error.strerror or str(error)).lower()
+    raise UserError(f"Cannot read the folder {error.filename}: {why}; make it readable, or move it out of the source.")
 
 
 def _python(which: str, reading: ReadOptions) -> FileSource:

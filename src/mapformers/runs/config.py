@@ -278,6 +278,13 @@ def _by_owner(task: str, model: object, overrides: Mapping[str, Any]) -> dict[st
     return sorted_out
 
 
+def _typical_length(task: Task[Any], options: Mapping[str, Any]) -> dict[str, int]:
+    """With log n, nothing changes at the start for a query that sees a whole iid sequence."""
+    if options.get("length_scaling") != "log":
+        return {}
+    return {"typical_length": max(2, task.sample("iid", 1, torch.Generator().manual_seed(0)).tokens.shape[1])}
+
+
 def _compose_model(
     task: Task[Any],
     name: str | None,
@@ -285,13 +292,15 @@ def _compose_model(
     suggested: dict[str, Any],
     given: Mapping[str, Any],
 ) -> ModelConfig:
-    if given.get("length_scaling") == "log":  # nothing changes at the start for a query that sees a whole iid sequence
-        suggested["typical_length"] = max(2, task.sample("iid", 1, torch.Generator().manual_seed(0)).tokens.shape[1])
     if name is not None:
+        suggested |= _typical_length(task, given)
         return model_config(name, vocab_size=task.vocab_size, **{**suggested_settings(name, suggested), **given})
     require(isinstance(layers, list | tuple), f"layers must be a list of names or (name, options), not {layers!r}.")
     assert layers is not None
     sizes = {key: value for key, value in suggested.items() if key in SIZES}
     stack = [layer_spec(spec) for spec in layers]
-    own = [(layer, {**_those_of(LAYERS[layer].options, suggested), **options}) for layer, options in stack]
+    own = [
+        (layer, {**_those_of(LAYERS[layer].options, suggested), **_typical_length(task, options), **options})
+        for layer, options in stack
+    ]
     return model_config(vocab_size=task.vocab_size, layers=own, **{**sizes, **given})

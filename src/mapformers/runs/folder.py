@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +71,13 @@ class RunFolder:
             folder.checkpoints.mkdir(parents=True, exist_ok=True)
             write_json(folder.config_file, config.to_dict())
         return folder
+
+    def replace_config(self, config: RunConfig) -> None:
+        """Write another config in the place of the old one; several processes may do so at once with the same one."""
+        own = self.config_file.with_name(f"{self.config_file.name}.{os.getpid()}")
+        with clear_file_errors("write to", self.path):
+            write_json(own, config.to_dict())
+            own.replace(self.config_file)
 
     def keep(self, files: Mapping[str, str]) -> None:
         """Write what a task has to keep with a run, by the name of the file."""
