@@ -9,8 +9,8 @@ import torch
 
 import mapformers as mf
 from helpers import tiny_corpus
+from mapformers.cli.long_texts import ON_TEXT, language_documents, long_texts
 from mapformers.cli.main import main
-from mapformers.cli.readme import ON_TEXT, long_texts
 from mapformers.evaluation.significance import welch
 from mapformers.launch.reproduce import reproduce
 from mapformers.recipes import RECIPES
@@ -246,14 +246,24 @@ def test_the_curve_of_contexts_is_drawn(data):
     assert (data / name).stat().st_size > 1000
 
 
-def test_the_readme_shows_what_a_long_context_costs():
+def test_the_page_on_language_shows_what_a_long_context_costs(tmp_path):
     assert ON_TEXT.keys() <= {row.label for row in LM.rows}
     code = run_of("RoPE", "code", perplexity=50.0)
     runs = [run_of("RoPE", seed=seed, perplexity=100.0 + seed, stretch=1.5) for seed in range(2)]
-    assert long_texts(record(code, *runs, run_of("log n"), run_of("CoPE"))).rows == [
+    assert long_texts(record(code, *runs, run_of("log n"), run_of("rank 1"))).rows == [
         ["RoPE", "2", "100.5 ± 0.7", "150.8 ± 1.1"],
         [ON_TEXT["log n"], "1", "100.0", "100.0"],
     ]
+    assert language_documents(tmp_path) == {}
+    for folder, name, text in (
+        ("results", "lm.json", json.dumps(record(run_of("NoPE")))),
+        ("docs", "language.md", "before\n<!-- long-texts:begin -->\nold\n<!-- long-texts:end -->\nafter\n"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
+    [found] = language_documents(tmp_path).values()
+    assert "| NoPE | 1 | 100.0 | 100.0 |" in found and "old" not in found
+    assert found.startswith("before\n") and found.endswith("\nafter\n")
 
 
 def test_it_is_listed_and_takes_part_in_all_only_where_its_data_are(data, capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""The generated parts of README.md: the table of the demo, that of the kinds of attention, and that of long texts."""
+"""The generated parts of README.md: the table of the demo, and the table that compares the kinds of attention."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,9 +7,7 @@ from typing import Any
 from mapformers.benchmarks.report import record_file
 from mapformers.files import read_json
 from mapformers.recipes import RECIPES, TableView
-from mapformers.recipes.lm import BOOKS, CONTEXTS
-from mapformers.recipes.record import read_record, results_file, runs_of, summaries
-from mapformers.recipes.views.named_figures import summary
+from mapformers.recipes.record import read_record, results_file, summaries
 from mapformers.recipes.views.table import best_without_map
 from mapformers.recipes.views.view import figure_text, spread
 from mapformers.reports.page import WRITTEN_BY, join_sections, origins, replace_block
@@ -24,24 +22,13 @@ COMPARED = {
     "MapWM-r2": ("mapwm", "MapWM", "the place to which the tokens have led"),
     "MapEM-os": ("mapem", "MapEM", "the same, multiplied with what is there"),
 }
-# A row of `lm` -> how it is told from the others.
-ON_TEXT = {
-    "RoPE": "RoPE",
-    "NoPE": "NoPE",
-    "MapWM": "MapWM as in the paper",
-    "MapWM, tuned": "MapWM that starts as RoPE",
-    "log n": "… with attention that grows sharper with length",
-    "rank 1, decay": "… with rank 1 and attention that fades along the path",
-    "rank 1, decay, log n": "… with all three",
-}
 SPLITS = {"iid": "as in training", "ood-sparse": "larger, emptier, 2 × as long", "ood-sparse-512": "… and 4 × as long"}
 
 
 def readme_documents(root: Path) -> dict[Path, str]:
     """README.md with its tables as they should be now, and the page on where the demo's table comes from."""
     demo = root / "results" / "demo.json"
-    table2, lm = (results_file(root / "results", name, "cpu") for name in ("table2", "lm"))
-    speed = record_file(root / "results", "throughput")
+    table2, speed = results_file(root / "results", "table2", "cpu"), record_file(root / "results", "throughput")
     found: dict[Path, str] = {}
     blocks: dict[str, Table] = {}
     if demo.exists():
@@ -50,8 +37,6 @@ def readme_documents(root: Path) -> dict[Path, str]:
         found[root / "docs" / "results" / "demo.md"] = demo_page(record)
     if table2.exists() and speed.exists():
         blocks["compared"] = comparison(read_record(table2), read_json(speed))
-    if lm.exists():
-        blocks["text"] = long_texts(read_record(lm))
     if blocks:
         text = (root / "README.md").read_text(encoding="utf-8")
         for name, table in blocks.items():
@@ -88,15 +73,3 @@ def comparison(table2: Mapping[str, Any], throughput: Mapping[str, Any]) -> Tabl
     rule = ["best rule without a map", "–", *(figure_text(best.get(split)) for split in SPLITS), "–"]
     headings = ["layer", "where a token is", *SPLITS.values(), "speed"]
     return Table("recall in 2D worlds, and training speed", headings, [*rows, rule], words=["where a token is"])
-
-
-def long_texts(lm: Mapping[str, Any]) -> Table:
-    """Perplexity of long books, with a context as in training and with one that is sixteen times as long."""
-    rows = []
-    for row, name in ON_TEXT.items():
-        runs = runs_of(lm, row, BOOKS)
-        found = [summary(CONTEXTS, runs, str(context)) for context in (CONTEXTS.trained, CONTEXTS.contexts[-1])]
-        if all(found):
-            rows.append([name, str(len(runs)), *(spread(each, 1) for each in found if each)])
-    headings = ["layer", "seeds", f"{CONTEXTS.trained} tokens, as in training", f"{CONTEXTS.contexts[-1]} tokens"]
-    return Table("perplexity of long books by context", headings, rows)

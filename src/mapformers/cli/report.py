@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from mapformers.benchmarks.report import REPORTS, benchmark_page, benchmark_section, page_name, record_file
+from mapformers.cli.long_texts import language_documents
 from mapformers.cli.output import print_json
 from mapformers.cli.parse import parse
 from mapformers.cli.readme import readme_documents
@@ -179,7 +180,8 @@ def documents(root: Path) -> dict[Path, str]:
         for name, record in recipes.items()
     }
     found |= {pages / f"{page_name(name)}.md": benchmark_page(name, record) for name, record in benchmarks.items()}
-    return found | readme_documents(root) | analysis_documents(root) | upcycled_documents(root)
+    found |= readme_documents(root) | analysis_documents(root) | upcycled_documents(root)
+    return found | language_documents(root)
 
 
 def recipe_records(root: Path) -> dict[str, dict[str, Any]]:
