@@ -183,7 +183,7 @@ def test_a_compiled_model_reads_packed_documents_as_it_reads_them_apart(name, se
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize(("length", "self_key"), [(200, True), (200, False), (90, True)])
 def test_the_kernel_has_the_values_of_the_mask(length, self_key, monkeypatch):
-    reset = resets([[5, 80, 1, 20], [88, 1, 1]], length)
+    reset = resets([[5, 140, 1, 20], [150, 1, 1]], length)
     q, k, v = inputs_for(reset, 6, torch.float32)
     first = reference(q, k, v, 0.5, reset, self_key)
     second = reference(first, k, v, 0.5, reset, self_key)
@@ -192,3 +192,4 @@ def test_the_kernel_has_the_values_of_the_mask(length, self_key, monkeypatch):
         mixed = compiled(Attend(), "inductor")(q, k, v, reset, self_key)
     torch._dynamo.reset()
     torch.testing.assert_close(mixed, second)
+    torch.testing.assert_close(mixed, Attend()(q, k, v, reset, self_key))
