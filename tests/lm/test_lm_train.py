@@ -126,6 +126,8 @@ def test_a_run_follows_its_text_to_another_folder(tmp_path, capsys, monkeypatch)
     assert main(["lm", "train", "--resume", "--out", "run"]) == 2
     remedy = "give the whole command, with the folder that it is in now as --data, and --resume."
     assert capsys.readouterr().err.strip().endswith(f"The text of run, before, is not there; {remedy}")
+    assert main([*line, "now", "--resume", "--lr", "0.5"]) == 2  # refused, and nothing is written
+    assert mf.load("run").config.task_settings.data == "before"
     assert main([*line, "now", "--resume"]) == 0
     assert mf.load("run").config.task_settings.data == "now"
     assert main(["lm", "train", "--resume", "--out", "run"]) == 0

@@ -6,7 +6,6 @@ from pathlib import Path
 from mapformers.errors import require
 from mapformers.lm.manifest import NAME
 from mapformers.runs.config import RunConfig
-from mapformers.runs.folder import RunFolder
 
 
 def with_its_text(folder: Path, started: RunConfig, data: str | None) -> RunConfig:
@@ -24,6 +23,4 @@ def with_its_text(folder: Path, started: RunConfig, data: str | None) -> RunConf
     there = replace(before, data=data, data_checksum="")  # which reads the checksum of what is there
     if there.data_checksum != before.data_checksum:
         return started
-    moved = replace(started, task_settings=there)
-    RunFolder(folder).replace_config(moved)
-    return moved
+    return replace(started, task_settings=there)

@@ -261,7 +261,9 @@ def check_same_run(folder: Path, asked: Asked) -> RunConfig:
     given = sorted(f"--{name.replace('_', '-')}" for name in decide)
     named = choice.task is not None and (choice.model is not None or bool(choice.layers))
     require(not given or named, f"A resumed run keeps its own settings; resume {folder} without {' '.join(given)}.")
-    started = with_its_text(folder, started, asked.overrides.get("data"))
-    other = differences(started, asked.compose()) if given else ""
+    here = with_its_text(folder, started, asked.overrides.get("data"))
+    other = differences(here, asked.compose()) if given else ""
     require(not other, f"{folder} was started with {other}; resume it with --resume --out {folder} alone.")
-    return started
+    if here != started:
+        RunFolder(folder).replace_config(here)
+    return here

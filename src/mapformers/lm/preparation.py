@@ -25,11 +25,10 @@ from mapformers.lm.progress import PrepareProgress
 from mapformers.lm.shard_writer import ShardWriter
 from mapformers.lm.sources import Source, describe, find_source
 from mapformers.lm.splits import SplitRule, content_hash, rule_for
-from mapformers.lm.tokenizer import ByteTokenizer, LibraryTokenizer, Tokenizer, from_path, library, train_bpe
+from mapformers.lm.tokenizer import ByteTokenizer, LibraryTokenizer, Tokenizer, from_path, train_bpe
 
 TEXTS = ("source", "val", "long")
 DEFAULT_VOCABULARY = 4096
-SMALLEST_BPE = 257  # 256 bytes and the separator
 KINDS_SHOWN = 6
 BPE_TEXT = 10**9  # characters of training text that a BPE is made from, at most
 
@@ -103,7 +102,7 @@ class Preparation:
         }
         to_be_made = settings.tokenizer.split(":")[0] == "bpe"
         if to_be_made:
-            require_bpe(settings.tokenizer)
+            train_bpe((), vocabulary_of(settings.tokenizer))  # what cannot be made is refused before a text is read
         self.own_tokenizer = None if to_be_made else find_tokenizer(settings.tokenizer)
         if self.own_tokenizer is not None and settings.id_type != "auto":
             require_fit(self.own_tokenizer.vocab_size, settings.id_type)
@@ -299,15 +298,6 @@ def find_tokenizer(spec: str) -> Tokenizer:
     except Exception as error:  # the library `tokenizers` raises nothing more special
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{spec} is not a tokenizer that can be read ({why}); give one, bytes, gpt2 or bpe.") from None
-
-
-def require_bpe(spec: str) -> None:
-    """Whether a BPE can be made, before a long text is read for it."""
-    size = vocabulary_of(spec)
-    require(
-        size >= SMALLEST_BPE, f"A BPE has 256 bytes and the separator, so at least {SMALLEST_BPE} tokens, not {size}."
-    )
-    library()
 
 
 def vocabulary_of(spec: str) -> int:

@@ -165,7 +165,7 @@ def _python(which: str, reading: ReadOptions) -> FileSource:
         name = f"{version}, standard library" + (" and all packages" if which else "")
     else:
         files, name = list(_package(which)), f"{version}, package {which}"
-    files = [(name, path) for name, path in files if path.suffix == ".py"]
+    files = [(name, path) for name, path in files if path.suffix == ".py" and path.exists()]  # no dead links
     require(bool(files), f"No Python source is installed for python:{which}.")
     return FileSource(name, files, reading)
 
