@@ -17,7 +17,7 @@ from mapformers.recipes import RECIPES
 from mapformers.recipes.claims import check
 from mapformers.recipes.language import AS_IN_THE_PAPER, TUNED
 from mapformers.recipes.language_measures import rounded
-from mapformers.recipes.lm import BLIMP, LM, PRINTED_BLIMP, VALIDATION, WINDOWS
+from mapformers.recipes.lm import BLIMP, LM, LONGER, PRINTED_BLIMP, VALIDATION, WINDOWS
 from mapformers.recipes.pages import recipe_tables
 from mapformers.recipes.views import AlongFigures
 from minimal_pairs import write
@@ -62,12 +62,14 @@ def test_the_cells_are_those_of_the_plan(data):
     count = {(row.label, world): 0 for row in LM.rows for world in LM.worlds}
     for cell in cells:
         count[cell.row.label, cell.world] += 1
-    assert [count[row.label, "books"] for row in LM.rows] == [5, 5, 5, 5, 1, 1, 1, 3, 1, 1, 1, 1]
+    assert [count[row.label, "books"] for row in LM.rows] == [5, 5, 5, 5, 1, 1, 1, 3, 1, 1, 1, 1, 1]
     assert {label: n for (label, world), n in count.items() if world == "code" and n} == {
         "RoPE": 3, "MapWM": 1, "MapWM, tuned": 3,
     }  # fmt: skip
-    assert len(cells) == 37 and not LM.chooses
-    assert len(list(LM.cells(seeds=[7]))) == 15  # seeds that are asked for are those of every row
+    longer = [row.label for row in LM.rows if count[row.label, LONGER]]
+    assert longer == ["RoPE", "MapWM", "MapWM, tuned", "rank 1, decay, log n"]
+    assert len(cells) == 42 and not LM.chooses
+    assert len(list(LM.cells(seeds=[7]))) == 20  # seeds that are asked for are those of every row
     assert {cell.world for cell in LM.cells(worlds=["code"])} == {"code"}
 
 
@@ -87,6 +89,8 @@ def test_rows_are_what_they_are_called(data):
         config = LM.cell(row.label, "books").config("cpu")
         assert (len(config.model.layers), config.model.d_model, config.task_settings.context) == (4, 128, 256)
         assert config.train.sequences == LM.cell("RoPE", "code").config("cpu").train.sequences  # one budget
+        if row.is_in(LONGER):
+            assert LM.cell(row.label, LONGER).config("cpu").train.sequences == 4 * config.train.sequences
 
 
 def test_the_papers_table_of_islands():
@@ -270,7 +274,7 @@ def test_it_is_listed_and_takes_part_in_all_only_where_its_data_are(data, capsys
     assert "lm" in mf.list_recipes() and WINDOWS.name == "windows"
     monkeypatch.setattr("mapformers.cli.reproduce.RECIPES", {"lm": RECIPES["lm"]})
     assert main(["reproduce", "all", "--dry-run"]) == 0
-    assert "37 runs to do" in capsys.readouterr().out
+    assert "42 runs to do" in capsys.readouterr().out
     (data / "data" / "python").unlink()
     assert main(["reproduce", "all", "--dry-run"]) == 0
     said = capsys.readouterr()
