@@ -124,7 +124,8 @@ def die_before(operation: int, folder: Path, note: Path, kinds: Sequence[str] = 
 
 def start_two(line: Sequence[str], log: Path, prepare: Callable[[], object] = int) -> list[BaseProcess]:
     """Two processes that share a run, told of each other as `torchrun` tells them."""
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    count = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    shared = count | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     return [start(line, log, shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, prepare) for rank in range(2)]
 
 
