@@ -34,6 +34,12 @@ def model(name: str = "mapwm", seed: int = 0, **settings: Any) -> MapFormerForCa
     return built
 
 
+def recompute(net: Any, reentrant: bool) -> None:
+    """Gradient checkpointing, by the name it has had since transformers 5.23 where there is one."""
+    enable = getattr(net, "activation_checkpointing_enable", None) or net.gradient_checkpointing_enable
+    enable({"use_reentrant": reentrant})
+
+
 def tokens(batch: int = 2, length: int = 9, seed: int = 2) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(3, VOCABULARY, (batch, length), generator=generator)

@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers
 from packaging.version import Version
+from small import recompute
 from transformers import (
     AutoModelForCausalLM,
     DynamicCache,
@@ -25,6 +26,8 @@ from mapformers.hf import LlamaWithMaps, add_maps, load_with_maps
 from mapformers.modules.movement import find_movements
 
 GREEDY = {"do_sample": False, "max_new_tokens": 8}
+# peft asks transformers 5.23 by names that this calls old.
+of_peft = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 FAMILIES = [(LlamaConfig, LlamaForCausalLM), (MistralConfig, MistralForCausalLM), (Qwen2Config, Qwen2ForCausalLM)]
 IDS = torch.randint(3, 50, (2, 9), generator=torch.Generator().manual_seed(1))
 
@@ -159,7 +162,7 @@ def test_a_checkpoint_without_maps_loads_with_maps_that_do_nothing_yet(tmp_path)
 
 def test_gradient_checkpointing_gives_the_same_gradients():
     plainly, again = with_maps().train(), with_maps().train()
-    again.gradient_checkpointing_enable({"use_reentrant": False})
+    recompute(again, False)
     for model in (plainly, again):
         model(IDS, labels=IDS).loss.backward()
     for one, other in zip(plainly.parameters(), again.parameters()):
@@ -172,7 +175,7 @@ def test_gradient_checkpointing_gives_the_same_gradients_after_two_calls(reentra
     if Version(transformers.__version__) < Version("4.52"):
         pytest.skip("before 4.52, transformers hands on no padding to layers that are computed again")
     plainly, again = with_maps().train(), with_maps().train()
-    again.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    recompute(again, reentrant)
     masks = torch.ones_like(IDS), torch.ones_like(IDS)
     masks[0][:, :4] = 0
     for first, second in (masks, (masks[0], None), (None, masks[0])):
@@ -211,6 +214,7 @@ def test_another_model_of_the_same_config_stays_as_it_is(tmp_path):
     assert type(AutoModelForCausalLM.from_pretrained(tmp_path)) is LlamaForCausalLM
 
 
+@of_peft
 def test_adapters_come_on_top(tmp_path):
     peft = pytest.importorskip("peft", reason="peft is not installed")
     model = with_maps()
@@ -235,6 +239,17 @@ def test_adapters_come_on_top(tmp_path):
     assert torch.allclose(loaded.merge_and_unload()(IDS).logits, after, atol=1e-4)
 
 
+@of_peft
+def test_adapters_do_not_come_before(tmp_path):
+    """An adapter's file would not have the maps: neither its model nor the one within it is given any."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    adapted = peft.get_peft_model(plain(), peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    for model in (adapted, adapted.base_model.model):
+        with pytest.raises(UserError, match="adapters"):
+            add_maps(model)
+    assert type(adapted.base_model.model) is LlamaForCausalLM
+
+
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(UserError, match="already has maps"):
         add_maps(with_maps())
@@ -245,8 +260,9 @@ def test_mistakes_are_named(tmp_path):
         add_maps(model, rank=9)
     with pytest.raises(UserError, match="rank must be at least 1, not 0"):
         add_maps(model, rank=0)
-    with pytest.raises(UserError, match=r"rank must be a whole number, not 2\.5"):
-        add_maps(model, rank=2.5)
+    for rank in (2.5, True):
+        with pytest.raises(UserError, match=f"rank must be a whole number, not {rank}"):
+            add_maps(model, rank=rank)
     assert type(model) is LlamaForCausalLM and model.config.model_type == "llama"
     assert not [name for name in model.config.to_dict() if name.startswith("map_")]
     with pytest.raises(UserError, match="MapCache"):

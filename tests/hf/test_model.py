@@ -8,7 +8,7 @@ import torch
 import transformers
 from packaging.version import Version
 from safetensors.torch import load_file, save_file
-from small import NAMES, VARIANTS, VOCABULARY, config, model, tokens
+from small import NAMES, VARIANTS, VOCABULARY, config, model, recompute, tokens
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 import mapformers as mf
@@ -197,7 +197,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(reentrant):
     plain, ids = model().train(), tokens()
     plain(ids, labels=ids).loss.backward()
     again = model().train()
-    again.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    recompute(again, reentrant)
     again(ids, labels=ids).loss.backward()
     for one, other in zip(plain.parameters(), again.parameters()):
         assert torch.allclose(one.grad, other.grad, atol=1e-6)
@@ -226,6 +226,14 @@ def test_no_setting_of_transformers_is_taken_for_one_of_ours():
         MapFormerConfig(
             name, vocab_size=10, **{"action_ids": [1]} if name == "tem-t" else {}, **PretrainedConfig().to_dict()
         )
+
+
+def test_special_tokens_are_none_unless_given(tmp_path):
+    """Programs ask a config for them, whether it was given any or not."""
+    config = MapFormerConfig("rope", vocab_size=9, eos_token_id=3)
+    config.save_pretrained(tmp_path)
+    for each in (config, AutoConfig.from_pretrained(tmp_path)):
+        assert (each.pad_token_id, each.bos_token_id, each.eos_token_id) == (None, None, 3)
 
 
 def test_mistakes_are_named():

@@ -81,6 +81,13 @@ def test_the_ends_of_the_interval_draw_the_first_and_the_last_that_is_possible()
         assert choose(logits, torch.tensor([1.0], dtype=torch.float64)).item() == last
 
 
+def test_a_temperature_near_zero_draws_the_likeliest_token():
+    logits = torch.tensor([[-3.0, -1.0, -2.0], [5.0, 2.0, 1.0]])
+    for temperature in (1e-3, 1e-310):
+        drawn = Sampling(temperature=temperature).choose(logits, torch.tensor([0.99, 0.5], dtype=torch.float64))
+        assert drawn.tolist() == [1, 0]
+
+
 def test_a_row_ends_at_its_stop_and_the_others_go_on():
     model = Case("mapwm").build()
     free = generate(model, PROMPTS, 10)

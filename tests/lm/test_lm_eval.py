@@ -125,6 +125,16 @@ def test_a_run_does_not_differ_from_itself(runs, capsys):
     assert "+0.00 %" in said and "1.0000" in said
 
 
+def test_a_side_is_seeds_of_one_model_each_once(runs, tmp_path, capsys):
+    """A run named twice, or copied, would stand for two seeds, and any difference be sure."""
+    run, against = runs / "rope0", ("--against", runs / "mapwm0", "--windows", 2)
+    refused(capsys, "rope0 is given twice; a run counts once", run, runs / "rope1" / ".." / "rope0")
+    refused(capsys, "mapwm0 is given twice", run, "--against", runs / "mapwm0", runs / "mapwm0")
+    refused(capsys, "are not seeds of one model: --layers rope (not mapwm)", run, runs / "mapwm1", *against)
+    mf.load(run).save(tmp_path / "copy")
+    refused(capsys, "have the same seed, 0; a seed counts once", run, tmp_path / "copy", *against)
+
+
 @harness
 def test_blimp_tables(runs, tmp_path, capsys):
     blimp = write(tmp_path / "blimp")

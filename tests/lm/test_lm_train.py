@@ -139,6 +139,16 @@ def test_a_run_follows_its_text_to_another_folder(tmp_path, capsys, monkeypatch)
     assert mf.load("run").config.task_settings.data == "now"
 
 
+def test_a_text_without_its_tokenizer_leaves_no_run(tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("A text for a tokenizer. " * 99)
+    prepare(tmp_path / "text.txt", tmp_path / "data", tokenizer="bpe:270", val=0.5, console=quiet())
+    (tmp_path / "data" / "tokenizer.json").unlink()
+    line = ["lm", "train", "--model", "rope", "--preset", "smoke", "--data", str(tmp_path / "data")]
+    assert main([*line, "--out", str(tmp_path / "run")]) == 2
+    assert "tokenizer.json is missing or has changed since it was written" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_names_a_run_is_said_in_the_words_of_the_command(capsys):
     for more, message in (
         ([], "or its --data and --model with --resume"),

@@ -5,6 +5,7 @@ import gzip
 import json
 import resource
 import shlex
+import shutil
 import sys
 from functools import partial
 
@@ -331,6 +332,10 @@ def test_what_is_no_prepared_folder_is_refused(texts, tmp_path):
         (data / "manifest.json").write_text(json.dumps({**whole, **changed}))
         with pytest.raises(UserError, match=message):
             Corpus.open(data)
+        with pytest.raises(UserError, match=f"; choose another --out, or delete {data} and prepare it anew"):
+            prepare(texts, data, **BYTES)
+    shutil.rmtree(data)
+    assert prepare(texts, data, **BYTES).manifest.checksum() == whole["checksum"]
 
 
 def test_a_process_killed_in_the_middle_is_gone_on_with(tmp_path):

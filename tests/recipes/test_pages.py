@@ -129,7 +129,7 @@ def test_several_worlds_share_one_table_on_the_page_of_all_results():
     record["runs"].pop(1)
     record["runs"].pop(2)  # both of 2D
     section = recipe_section(RECIPES["table2"], record)
-    assert "1 of 14 rows is here; not run: MapEM-o, RoPE (1L)," in section and "MapWM-r2 (2D)." in section
+    assert "1 of 14 rows is here; not run: MapEM-o; RoPE (1L);" in section and "MapWM-r2 (2D)." in section
 
 
 def demo_checkout(root):

@@ -1,13 +1,14 @@
 """`mapformers lm eval`: perplexity, long contexts and BLiMP of language models, alone or against others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
+from mapformers.cli.differences import differences as other_settings
 from mapformers.cli.lm_eval_tables import tables
 from mapformers.cli.output import print_json
 from mapformers.cli.parse import parse
@@ -24,6 +25,7 @@ from mapformers.lm.evaluation import (
     measure,
 )
 from mapformers.lm.long_context import CONTEXTS, long_enough
+from mapformers.runs.config import Backend, RunConfig
 from mapformers.stages import doing
 
 PROG = "mapformers lm eval"
@@ -76,6 +78,8 @@ def main(args: Sequence[str]) -> int:
     require(asked.limit is None or asked.limit >= 1, f"--limit must be at least 1, not {asked.limit}.")
     subjects = [language_run(folder, asked.data) for folder in (*asked.runs, *asked.against)]
     require_comparable(subjects)
+    for side in (subjects[: len(asked.runs)], subjects[len(asked.runs) :]):
+        require_seeds(side, of_one_model=bool(asked.against))
     for fault in [fault for subject in subjects for fault in subject.run.faults]:
         Console(stderr=True).print(fault, highlight=False, soft_wrap=True)
     question = question_of(asked, subjects[0])
@@ -110,6 +114,28 @@ def require_comparable(subjects: Sequence[LanguageRun]) -> None:
         require(same_text, f"{where} is on other text than {first.run.folder}; compare runs on the same data.")
         context, own = first.task.settings.context, other.task.settings.context
         require(context == own, f"{where} has a context of {own}, {first.run.folder} one of {context}; windows differ.")
+
+
+def require_seeds(side: Sequence[LanguageRun], of_one_model: bool) -> None:
+    """No run counts twice; where two models are compared, the runs of a side differ in their seeds alone."""
+    for number, subject in enumerate(side):
+        folder, config = subject.run.folder, subject.run.config
+        for other in side[:number]:
+            same = other.run.folder.resolve() == folder.resolve()
+            require(not same, f"{folder} is given twice; a run counts once.")
+        if number and of_one_model:
+            first = side[0].run
+            differ = other_settings(decisive(first.config), decisive(config))
+            require(not differ, f"{first.folder} and {folder} are not seeds of one model: {differ}.")
+        for other in side[:number] if of_one_model else ():
+            again = f"{other.run.folder} and {folder} have the same seed, {config.seed}; a seed counts once."
+            require(other.run.config.seed != config.seed, again)
+
+
+def decisive(config: RunConfig) -> RunConfig:
+    """A run's settings but for its seed, the machinery that computed it, and where its text was."""
+    text = replace(config.task_settings, data="")
+    return replace(config, seed=0, backend=Backend(), task_settings=text)
 
 
 def question_of(asked: Arguments, subject: LanguageRun) -> EvaluationSettings:

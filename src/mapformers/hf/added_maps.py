@@ -138,9 +138,11 @@ def add_maps(
         type(model) in WITH_MAPS,
         f"Maps are added to {known}, not to {type(model).__name__}; adapters (PEFT) come after the maps.",
     )
+    adapted = next((name for name, module in model.named_modules() if hasattr(module, "base_layer")), None)
+    require(adapted is None, f"{adapted} is an adapter's (PEFT); add the maps first, and adapters after them.")
     mapped: Any = WITH_MAPS[type(model)]
     settings = {"map_rank": rank, "map_omega_max": omega_max, "map_base": base, "map_learn_omega": learn_omega}
-    require(isinstance(rank, int), f"rank must be a whole number, not {rank!r}.")
+    require(isinstance(rank, int) and not isinstance(rank, bool), f"rank must be a whole number, not {rank!r}.")
     require_rank(rank)
     VelocityOptions(omega_max, base, learn_omega)
     plain = model.config

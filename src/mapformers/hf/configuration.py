@@ -50,6 +50,9 @@ class MapFormerConfig(NamedByPackage, PretrainedConfig):
         mlp_ratio: int = 4,
         use_cache: bool = True,
         tie_word_embeddings: bool = False,
+        pad_token_id: int | None = None,
+        bos_token_id: int | None = None,
+        eos_token_id: int | list[int] | None = None,
         **settings: Any,
     ):
         given = {name: settings.pop(name) for name in self.attribute_map if name in settings}  # by their other names
@@ -70,8 +73,16 @@ class MapFormerConfig(NamedByPackage, PretrainedConfig):
             for name, value in to_dict(built.layers[0].options).items():
                 setattr(self, name, value)
         self.use_cache = use_cache
+        # Not every version of transformers gives a config these three, and programs ask for them.
+        special: dict[str, Any] = {
+            "pad_token_id": pad_token_id,
+            "bos_token_id": bos_token_id,
+            "eos_token_id": eos_token_id,
+        }
+        for name, token in special.items():
+            setattr(self, name, token)
         settings["tie_word_embeddings"] = tie_word_embeddings
-        super().__init__(**settings)
+        super().__init__(**settings, **special)
         self.tie_word_embeddings = tie_word_embeddings
 
     def decoder_config(self) -> ModelConfig:

@@ -176,7 +176,7 @@ class Calls:
         require(isinstance(given, Tensor), "Give input_ids or inputs_embeds.")
         assert isinstance(given, Tensor)
         cache, use_cache = kwargs.get("past_key_values"), kwargs.get("use_cache")
-        read_twice = self.model.training and self.model.is_gradient_checkpointing
+        read_twice = self.model.training and recomputes(self.model)
         if read_twice:
             cache = kwargs["past_key_values"] = None
             use_cache = kwargs["use_cache"] = False
@@ -186,6 +186,12 @@ class Calls:
         if read_twice:
             self.checkpointed = call
         return (), {**kwargs, CALL: call}
+
+
+def recomputes(model: PreTrainedModel) -> bool:
+    """Whether its layers are computed again on the way back, which `transformers` calls otherwise since 5.23."""
+    new, old = "is_activation_checkpointing", "is_gradient_checkpointing"
+    return bool(getattr(model, new if hasattr(model, new) else old))
 
 
 def new_cache(config: Any) -> MapCache:

@@ -61,7 +61,8 @@ class Sampling:
 
         First the temperature, then the k likeliest, then the share p of what these have together.
         """
-        scaled = logits.double() / (1.0 if self.temperature is None else self.temperature)
+        below_best = logits.double() - logits.amax(dim=-1, keepdim=True)  # at most 0, so that no quotient is +∞
+        scaled = below_best / (1.0 if self.temperature is None else self.temperature)
         ordered, tokens = scaled.sort(dim=-1, descending=True, stable=True)
         if self.top_k is not None:
             ordered, tokens = ordered[:, : self.top_k], tokens[:, : self.top_k]

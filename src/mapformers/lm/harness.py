@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
+from unittest.mock import patch
 
 from mapformers.errors import UserError
 from mapformers.lm.blimp import Paradigm, require_lm_eval
@@ -18,7 +19,7 @@ require_lm_eval()
 
 import datasets  # noqa: E402
 import tqdm  # noqa: E402
-from lm_eval import simple_evaluate  # noqa: E402
+from lm_eval import evaluator, simple_evaluate  # noqa: E402
 from lm_eval.api.model import TemplateLM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
@@ -114,7 +115,7 @@ def accuracies(
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """lm-eval without its log and its bars: commands show progress of their own."""
+    """lm-eval without its log and its bars, for commands show progress of their own; it does not ask git either."""
     logger, bars = logging.getLogger("lm_eval"), tqdm.tqdm.__init__
     level = logger.level
 
@@ -124,7 +125,7 @@ def quiet() -> Iterator[None]:
     logger.setLevel(logging.ERROR)
     tqdm.tqdm.__init__ = hidden  # nothing else switches bars off once tqdm is imported
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), patch.object(evaluator, "get_git_commit_hash", lambda: None, create=True):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -141,7 +141,11 @@ class Preparation:
             other = [path.name for path in self.folder.iterdir() if path.name not in known and path.suffix != ".part"]
             require(not other, f"{self.folder} holds other files ({min(other, default='')}); choose another --out.")
             return None
-        found = Manifest.read(self.folder)
+        try:
+            found = Manifest.read(self.folder)
+        except UserError as error:
+            why = str(error).partition(";")[0]
+            raise UserError(f"{why}; choose another --out, or delete {self.folder} and prepare it anew.") from None
         if not found.rounds and self._differ(found.made):
             return None  # nothing was finished, so there is nothing to lose
         self._require_same(found.made)

@@ -57,7 +57,7 @@ def coverage(recipe: Recipe, record: Mapping[str, Any]) -> str:
     for world in recipe.worlds:
         here = lines_run(recipe, record, world)
         missing += [f"{line} ({world})" for line in recipe.lines(world) if line in there and line not in here]
-    named = f"; not run: {', '.join(missing)}" if missing else ""
+    named = f"; not run: {'; '.join(missing)}" if missing else ""
     return f"{rows_here(recipe, record)}{named}."
 
 

@@ -91,10 +91,10 @@ def start_run(
     # Built before the folder is made: what cannot be built leaves none.
     trainer = Trainer(config, folder, console, title or title_of(config), model)
     trainer.snapshots = snapshots
+    kept: dict[str, str] = getattr(trainer.task, "files_to_keep", dict)() if trainer.is_main else {}
     with _owned(folder), lost_processes_told(trainer.resumed_by):
         if trainer.is_main:
-            created = RunFolder.create(out, config, overwrite)
-            created.keep(getattr(trainer.task, "files_to_keep", dict)())
+            RunFolder.create(out, config, overwrite).keep(kept)
         return trainer.run()
 
 
