@@ -189,11 +189,22 @@ def test_the_command_prints_what_python_generates(folder, capsys, tmp_path):
     assert capsys.readouterr().out == f"ab{texts[0]}\n---\n{prompts[1]}{texts[1]}\n"
 
 
+def test_without_a_prompt_it_begins_a_document(folder, capsys):
+    run, corpus = mf.load(folder), Corpus.open(tiny_corpus())
+    [found] = generate(run.model, [[corpus.separator]], 12, seed=2, temperature=1.0, stop=corpus.separator)
+    line = ["lm", "generate", str(folder), "--tokens", "12", "--temperature", "1", "--seed", "2"]
+    capsys.readouterr()
+    assert main([*line, "--json"]) == 0
+    [said] = json.loads(capsys.readouterr().out)["results"]
+    assert (said["prompt"], said["ids"]) == ("", found)
+    assert main(line) == 0
+    assert capsys.readouterr().out == f"{said['text']}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("", "There is no prompt to continue; give --prompt TEXT or --prompts-file FILE."),
-        ("--prompt=", "--prompt number 1 is empty; give it at least one letter."),
+        ("--prompt=", "--prompt number 1 is empty; give it at least one letter, or no prompt for a new document."),
         ("--prompt=a\udcff", "--prompt number 1 is no text: it has bytes that are not UTF-8."),
         ("--prompts-file nowhere.txt", "Cannot read nowhere.txt: no such file or directory."),
         ("--prompt a --tokens 0", "--tokens must be at least 1, not 0."),

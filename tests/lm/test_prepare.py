@@ -115,6 +115,12 @@ def test_a_single_document_is_cut_and_its_end_is_for_validation(tmp_path, text):
     assert train[-1] in "\n x"
 
 
+def test_the_end_of_a_short_document_is_not_blank(tmp_path):
+    (tmp_path / "note.txt").write_text("three short words\n\n")
+    corpus = prepare(tmp_path / "note.txt", tmp_path / "data", val=0.01, **BYTES)
+    assert documents(corpus, "train") == ["three short word"] and documents(corpus, "val") == ["s\n\n"]
+
+
 def test_json_lines_and_code_become_documents(tmp_path):
     lines = [json.dumps({"text": words(20, seed=i)}) for i in range(30)]
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))

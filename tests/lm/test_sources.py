@@ -156,8 +156,8 @@ def test_what_is_no_source_is_refused(tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").touch()
     for text, message in {
-        "nothing": "There is no file or folder nothing; a SOURCE is a path, python: or hf:NAME.",
-        str(tmp_path / "empty.txt"): "empty.txt is empty: there is nothing to prepare.",
+        "nothing": "There is no file or folder nothing; give a path, python: or hf:NAME.",
+        str(tmp_path / "empty.txt"): "empty.txt is empty; give one with text in it.",
         str(tmp_path / "pictures"): "pictures holds no text: none of its 1 files is .txt, .md, .jsonl, .gz or source",
         "hf:": "Name a dataset of the hub",
         "python:no_such_package": "There is no installed package 'no_such_package'",

@@ -25,6 +25,7 @@ DESCRIPTION = """Continue one prompt or several with a trained language model.
   mapformers lm generate runs/text-mapwm-seed0 --prompt "It was a dark"
   mapformers lm generate runs/text-mapwm-seed0 --prompt "It was" --tokens 200 --temperature 0.8 --top-p 0.95 --seed 1
   mapformers lm generate runs/text-mapwm-seed0 --prompts-file prompts.txt --json
+  mapformers lm generate runs/text-mapwm-seed0 --temperature 0.8      # from nothing: a new document
 
 Without --temperature, --top-k or --top-p, each token is the likeliest one. A text ends where a document would end.
 """
@@ -36,7 +37,7 @@ class Arguments:
     run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder that `mapformers train --task text` wrote."""
     prompt: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Text to continue. If given several times, all prompts are continued together."""
+    """Text to continue (none: a new document). If given several times, all prompts are continued together."""
     prompts_file: Path | None = None
     """A file with a prompt on every line, after those of --prompt."""
     data: Path | None = None
@@ -56,7 +57,7 @@ def main(args: Sequence[str]) -> int:
     prompts = read_prompts(asked)
     subject = language_run(asked.run_dir, asked.data)
     run, model, tokenizer = subject.run, subject.model, subject.tokenizer
-    ids = [tokenizer.encode([prompt])[0].tolist() for prompt in prompts]
+    ids = [tokenizer.encode([prompt])[0].tolist() if prompt else [tokenizer.separator] for prompt in prompts]
     with use_threads(asked.threads):
         settings: dict[str, Any] = {"stop": tokenizer.separator, **asdict(asked.sampling)}
         if len(prompts) == 1 and not asked.json:
@@ -73,7 +74,7 @@ def main(args: Sequence[str]) -> int:
 
 
 def read_prompts(asked: Arguments) -> list[str]:
-    """All prompts in their order; an empty one is refused, as there would be nothing to go on from."""
+    """All prompts in their order; a single empty one, which begins a document, if none is given."""
     prompts = {f"--prompt number {n}": prompt for n, prompt in enumerate(asked.prompt, 1)}
     if asked.prompts_file is not None:
         try:
@@ -84,11 +85,10 @@ def read_prompts(asked: Arguments) -> list[str]:
         require(bool(text), f"{asked.prompts_file} is empty; it should have a prompt on every line.")
         lines = text.removesuffix("\n").split("\n")
         prompts |= {f"Line {n} of {asked.prompts_file}": line for n, line in enumerate(lines, 1)}
-    require(bool(prompts), "There is no prompt to continue; give --prompt TEXT or --prompts-file FILE.")
     for where, prompt in prompts.items():
         require(is_text(prompt), f"{where} is no text: it has bytes that are not UTF-8.")
-        require(bool(prompt), f"{where} is empty; give it at least one letter.")
-    return list(prompts.values())
+        require(bool(prompt), f"{where} is empty; give it at least one letter, or no prompt for a new document.")
+    return list(prompts.values()) or [""]
 
 
 def show_as_it_comes(

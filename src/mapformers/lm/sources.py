@@ -98,10 +98,10 @@ def find_source(text: str, reading: ReadOptions | None = None, suffixes: Sequenc
     if text.startswith("python:"):
         return _python(text.removeprefix("python:"), reading)
     path = Path(text)
-    require(path.exists(), f"There is no file or folder {text}; a SOURCE is a path, python: or hf:NAME.")
+    require(path.exists(), f"There is no file or folder {text}; give a path, python: or hf:NAME.")
     if path.is_dir():
         return _folder(path, reading, suffixes)
-    require(path.stat().st_size > 0, f"{text} is empty: there is nothing to prepare.")
+    require(path.stat().st_size > 0, f"{text} is empty; give one with text in it.")
     lines = content_suffix(path) != JSON or first_row(path, reading) is not None
     require(lines, f"{text} is not JSON lines, an object in each line; rename it to .txt to read it as plain text.")
     return FileSource(path.name, [(path.name, path)], reading)

@@ -63,10 +63,11 @@ def rule_for(texts: Iterable[str] | None, share: float) -> SplitRule:
 
 def cut_at(text: str, share: float) -> int:
     """Where the last share of a text begins: at a line, or at least at a word, if there is one to begin with."""
-    middle = int(len(text) * (1 - share))
+    end = len(text.rstrip())  # so that the last share is never blank
+    middle = int(end * (1 - share))
     for border in ("\n", " "):
         place = text.find(border, middle) + 1
-        if 0 < place < len(text):
+        if 0 < place < end:
             return place
     return middle
 
