@@ -153,6 +153,7 @@ LM = register_recipe(
             ),
         ),
         finding="On books RoPE has a perplexity of {RoPE | books | val}, MapWM as in the paper {MapWM | books | val}, "
-        "and MapWM that starts as RoPE {MapWM, tuned | books | val}.",
+        "and MapWM that starts as RoPE {MapWM, tuned | books | val}. With four times the budget RoPE has "
+        f"{{RoPE | {LONGER} | val}}, and MapWM that starts as RoPE {{MapWM, tuned | {LONGER} | val}}.",
     )
 )
