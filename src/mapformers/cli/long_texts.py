@@ -14,14 +14,15 @@ from mapformers.reports.table import Table
 # A row of `lm` -> how it is told from the others.
 ON_TEXT = {
     "RoPE": "RoPE",
+    "RoPE, log n": "… with attention that grows sharper with length",
     "NoPE": "NoPE",
     "CoPE": "CoPE",
     "PathAtt": "PaTH",
     "MapWM": "MapWM as in the paper",
     "MapWM, tuned": "MapWM that starts as RoPE",
-    "log n": "… with attention that grows sharper with length",
-    "rank 1, decay": "… with rank 1 and attention that fades along the path",
-    "rank 1, decay, log n": "… with all three",
+    "log n": "… and attention that grows sharper with length",
+    "rank 1, decay": "… and rank 1, and attention that fades along the path",
+    "rank 1, decay, log n": "… and all three",
 }
 
 
