@@ -22,7 +22,7 @@ ON_TEXT = {
     "MapWM, tuned": "MapWM that starts as RoPE",
     "log n": "… and attention that grows sharper with length",
     "rank 1, decay": "… and rank 1, and attention that fades along the path",
-    "rank 1, decay, log n": "… and all three",
+    "rank 1, decay, log n": "… and all of these",
 }
 
 
