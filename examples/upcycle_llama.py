@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="every step at a size that learns nothing")
     parser.add_argument("--width", type=int, default=64, help=f"a multiple of {HEAD}")
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--rank", type=int, default=4, help="of the maps; at least the dimensions of the world, which are two")
+    parser.add_argument("--rank", type=int, default=4, help="of the maps; the world needs two")
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--text-steps", type=int, default=1500)
