@@ -3,6 +3,7 @@
 Paper: sec. 3.2 and A.5.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,8 +17,8 @@ from mapformers.modules.context import Context
 from mapformers.modules.fading import RATE_LOG_AT_START, fading_of, integrate_fading
 from mapformers.modules.layer import register_layer
 from mapformers.modules.mixer import Mixer
-from mapformers.modules.movement import MapOptions, PathIntegrator
-from mapformers.ops.fading_attention import fading_attention
+from mapformers.modules.movement import MapOptions, PathIntegrator, without_autocast
+from mapformers.ops.fading_attention import counted_from, fading_attention, fading_weights, rows_at_once
 from mapformers.ops.linear_attention import linear_attention
 
 
@@ -82,10 +83,21 @@ class MapWM(Mixer):
         faded = integrate_fading(delta_in, self.rate_log, past_faded, context)
         state = MapMemory(**remember(state, keys=k, values=v, faded=faded), coordinate=reached)
         assert state.faded is not None
+        with without_autocast(x.device) if q.dtype == torch.float16 else nullcontext():
+            mixed = self._attend_to_fading(q, state.keys, state.values, state.faded, context)
+        return self.heads.merge(mixed.to(v.dtype)), state
+
+    def _attend_to_fading(self, q: Tensor, k: Tensor, v: Tensor, faded: Tensor, context: Context) -> Tensor:
+        """Where the path fades little over this chunk: fused attention, as without fading; else some rows at a time."""
+        start = context.past.length
+        rows = rows_at_once(faded, start)
+        if rows >= q.shape[2]:
+            q, k = counted_from(start, q, k, faded)
+            return self.heads.attend(q, k, v.to(k.dtype), context)
         q, visibility = self.heads.sharpened(q, context), context.visibility(self.options.self_key)
-        mixed, weights = fading_attention(q, state.keys, state.values, state.faded, self.heads.scale, visibility)
-        note_weights(weights, context)
-        return self.heads.merge(mixed), state
+        if context.recording is not None:
+            note_weights(fading_weights(q, k, faded, self.heads.scale, visibility, rows), context)
+        return fading_attention(q, k, v, faded, self.heads.scale, visibility, rows)
 
     def _sum(
         self, q: Tensor, k: Tensor, v: Tensor, reached: Tensor, state: LinearMemory | None, context: Context

@@ -22,6 +22,12 @@ def in_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
+def is_readable() -> bool:
+    """Whether numbers in tensors may decide what is computed next: not while a compiler or `torch.func` looks on."""
+    followed = torch.compiler.is_compiling() or in_forward_mode()
+    return not followed and torch._C._functorch.peek_interpreter_stack() is None
+
+
 def is_plain_step(length: int) -> bool:
     """Whether a single token is read and nothing follows the computation: neither autograd nor a compiler.
 
