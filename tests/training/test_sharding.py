@@ -6,11 +6,14 @@ Two real processes on this machine's CPU, against the run of one.
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from accelerate.utils import DynamoBackend
+from torch._dynamo.utils import counters
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -19,6 +22,7 @@ from helpers import FIRST_CASES, thorough, tiny_corpus
 from mapformers.cli.main import main
 from mapformers.lm.generation import generate
 from mapformers.starts import reset_parameters
+from mapformers.training import backend
 from mapformers.training.loop import Trainer
 from mapformers.training.sharding import layers_of, shard
 from runs import (
@@ -241,11 +245,23 @@ def test_layers_are_the_elements_of_the_outermost_lists():
     assert list(layers_of(nested)) == [nested[0][0]]
 
 
-def test_a_shared_model_is_not_compiled(tmp_path, capsys):
-    assert main(command(out=tmp_path / "run", compile=True, **FULL)) == 2
-    told = "mapformers: --sharding full and --compile do not go together yet; leave out one of them.\n"
-    assert capsys.readouterr().err == told
-    assert not (tmp_path / "run").exists()
+def compile_without_inductor():
+    """From now on `--compile` uses a backend that compiles fast, and a run is refused if nothing was compiled."""
+    backend.DynamoBackend = SimpleNamespace(INDUCTOR=DynamoBackend.AOT_EAGER, NO=DynamoBackend.NO)
+    begin = Trainer.run
+
+    def watched(self):
+        result = begin(self)
+        assert counters["stats"]["unique_graphs"] > 0
+        return result
+
+    Trainer.run = watched
+    require_shards()
+
+
+def test_a_shared_model_can_be_compiled(one, tmp_path):
+    settings = {**NAVIGATION, **FULL, "compile": True}
+    assert_same_curve(run_in_two_processes(tmp_path / "run", compile_without_inductor, **settings), one)
 
 
 def test_a_parameter_that_is_a_single_number_is_refused():

@@ -109,8 +109,6 @@ class Backend:
 
     def __post_init__(self) -> None:
         require(self.accumulate >= 1, f"accumulate must be at least 1, not {self.accumulate}.")
-        both = "--sharding full and --compile do not go together yet; leave out one of them."
-        require(not (self.compile and self.sharding == "full"), both)
         require(isinstance(self.track, list | tuple), f"track must be a list of names, not {self.track!r}.")
         object.__setattr__(self, "track", tuple(self.track))
         if self.track:
