@@ -320,7 +320,7 @@ MORE_CASES = [
     ),
     ("lm train --model rope --data nowhere --path-start rope", "Unrecognized options: --path-start, rope; see"),
     ("lm train --model mapwm --data nowhere --path-start alibi", "invalid choice 'alibi' for argument '--path-start'"),
-    ("lm train --model mapwm --data nowhere --path-lr 0", "path_lr must be above 0, not 0"),
+    ("lm train --model mapwm --data nowhere --path-lr -1", "path_lr must not be negative, but is -1"),
     ("lm train --layers mapwm:rnk=4 --data nowhere", "nowhere is not a prepared folder"),
     ("lm train --resume", "Name the run to resume: --resume --out RUN"),
     ("lm train --resume --out nowhere", "nowhere is not a run folder yet: to start a run there, name its"),

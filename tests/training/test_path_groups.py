@@ -45,8 +45,18 @@ def test_a_model_without_a_path_has_no_empty_group():
     assert [group["params"] for group in optimizer.param_groups] == list(split_parameters(model))
 
 
+def test_with_a_rate_of_nothing_a_path_stays_as_it_starts():
+    model, optimizer = optimizer_of("mapwm", path_lr=0.0, path_decay=0.0)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    set_learning_rate(optimizer, 0, TrainConfig(lr=0.1, warmup_steps=0))
+    model(torch.arange(5).unsqueeze(0)).square().mean().backward()
+    optimizer.step()
+    stayed = {name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])}
+    assert stayed == {name for name in before if ".path." in name}
+
+
 def test_shares_that_cannot_be_are_refused():
-    with pytest.raises(UserError, match="path_lr must be above 0, not 0"):
-        TrainConfig(path_lr=0.0)
+    with pytest.raises(UserError, match="path_lr must not be negative, but is -1"):
+        TrainConfig(path_lr=-1.0)
     with pytest.raises(UserError, match="path_decay must not be negative, but is -1"):
         TrainConfig(path_decay=-1.0)

@@ -60,8 +60,9 @@ ROWS = (
     Row("log n", "mapwm", {**TUNED, **LOG_N}, at_cpu=OF_TUNED, worlds=ONLY_BOOKS),
     # Added when the two above had been seen on seed 0, because each mends something else.
     Row("rank 1, decay, log n", "mapwm", {**FADING, **LOG_N}, at_cpu=OF_TUNED, worlds=(BOOKS, LONGER)),
-    # What log n alone does to the baseline.
+    # What log n and fading alone do to the baseline: a path that stays as it starts is RoPE's index.
     Row("RoPE, log n", "rope", LOG_N, at_cpu=OF_ROPE, worlds=ONLY_BOOKS),
+    Row("RoPE, decay", "mapwm", {**FADING, "path_lr": 0.0}, at_cpu=OF_ROPE, seeds={BOOKS: THREE}, worlds=ONLY_BOOKS),
     Row("CoPE", "cope", at_cpu=OF_ROPE, worlds=ONLY_BOOKS),
     Row("PathAtt", "path", at_cpu=OF_ROPE, worlds=ONLY_BOOKS),
 )

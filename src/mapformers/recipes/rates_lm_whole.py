@@ -1,8 +1,8 @@
 """`rates-lm-whole`: the best rates of `rates-lm` with the whole budget of `lm`, on seed 100 (to choose).
 
 A short schedule favours a high rate, so what is best with half of the budget is run again with all of it, and so are
-lower rates until one is worse. A path that learns more slowly, for which `start-lm` gives the reason, is run at the two
-rates that are best for RoPE.
+lower rates until one is worse. A path that learns more slowly and one with weight decay, which `start-lm` has found no
+worse, are run too.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ TRIED: dict[str, tuple[str, dict[str, Any], tuple[float, ...]]] = {
     "MapWM, paper": ("mapwm", AS_IN_THE_PAPER, (3e-3, 5e-3)),
     "MapWM, from RoPE": ("mapwm", AS_ROPE, (5e-3, 8e-3)),
     "MapWM, slower path": ("mapwm", SLOWER, (8e-3, 1.2e-2)),
+    "MapWM, path with weight decay": ("mapwm", {**AS_ROPE, "path_decay": 1.0}, (8e-3,)),
 }
 
 

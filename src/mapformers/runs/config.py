@@ -42,7 +42,8 @@ class TrainConfig:
     zero_mean_steps: int = 0
     """First steps in which the mean movement on the map is held at zero, so that no clock is learned first."""
     path_lr: float = 1.0
-    """Learning rate of what makes a path of tokens (W_in, W_out, ω), as a share of lr."""
+    """Learning rate of what makes a path of tokens (W_in, W_out, ω), as a share of lr; with 0 the path stays as it
+    starts."""
     weight_decay: float = 0.05
     """On matrices only."""
     path_decay: float = 1.0
@@ -69,9 +70,9 @@ class TrainConfig:
         counts = "sequences batch_size log_every eval_every eval_sequences final_sequences checkpoint_every"
         for name in counts.split():
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("lr", "path_lr", "clip"):
+        for name in ("lr", "clip"):
             require(getattr(self, name) > 0, f"{name} must be above 0, not {getattr(self, name)}.")
-        for name in ("warmup_steps", "zero_mean_steps", "weight_decay", "path_decay"):
+        for name in ("warmup_steps", "zero_mean_steps", "path_lr", "weight_decay", "path_decay"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}.")
         for name in ("beta1", "beta2"):
             require(0 <= getattr(self, name) < 1, f"{name} must lie in [0, 1), not {getattr(self, name)}.")
