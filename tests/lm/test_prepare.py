@@ -219,6 +219,14 @@ def test_a_broken_file_stops_it_and_given_again_without_it_it_goes_on(texts, tmp
     assert content(tmp_path / "data") == content(tmp_path / "at once")
 
 
+def test_a_broken_line_of_a_source_whose_documents_are_cut_is_listed_once(tmp_path):
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps({"text": words(400)}) + "\n{broken\n")
+    corpus = prepare(file, tmp_path / "data", skip_broken=True, val=0.1, **BYTES)
+    assert set(corpus.texts) == {"train", "val"}  # the two parts of the one whole document
+    assert len(corpus.manifest.left_out) == 1
+
+
 def test_a_source_without_any_text_leaves_nothing(tmp_path):
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("\n")
@@ -319,6 +327,21 @@ def test_a_tokenizer_that_has_changed_is_refused(texts, tmp_path, capsys):
         Corpus.open(tmp_path / "data").tokenizer.encode(["word"])
     assert main(["lm", "check", str(tmp_path / "data")]) == 2
     assert "has changed since it was written; prepare the text into a new folder." in capsys.readouterr().err
+    file.unlink()
+    assert main(["lm", "check", str(tmp_path / "data")]) == 2
+    assert "tokenizer.json is missing; prepare the text into a new folder." in capsys.readouterr().err
+
+
+def test_a_shard_with_a_token_that_no_vocabulary_has_is_refused(texts, tmp_path):
+    corpus = prepare(texts, tmp_path / "data", shard_tokens=300, val=0, tokenizer="bpe:270", console=quiet())
+    file = tmp_path / "data" / "train-00001.bin"
+    ids = np.fromfile(file, np.uint16)
+    ids[5] = 270
+    ids.tofile(file)
+    text, first = Corpus.open(tmp_path / "data").texts["train"], corpus.manifest.shards[0].tokens
+    assert text.read(0, first + 5).tolist() == corpus.texts["train"].read(0, first + 5).tolist()
+    with pytest.raises(UserError, match=r"train-00001.bin is damaged: it has token 270 of a vocabulary of 270; delete"):
+        text.read(first - 1, first + 6)
 
 
 def test_what_is_no_prepared_folder_is_refused(texts, tmp_path):

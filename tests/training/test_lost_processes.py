@@ -30,12 +30,15 @@ WITHIN = 30.0  # seconds, on a machine that is busy
 LONG = {"sequences": 160, "log_every": 5, "checkpoint_every": 5, "eval_every": 40}  # forty steps
 
 
+def to_go_on(folder):
+    several = "(with torchrun … -m before it for several processes)"
+    return f"go on with: mapformers train --resume --out {folder} {several}\n"
+
+
 def assert_goes_on(folder, log, settings):
     """After a process was killed: what the others said, and that the run can be resumed to its end."""
-    remedy = f"go on with: mapformers train --resume --out {folder}\n"
-    assert (
-        f"mapformers: Another process of this run has ended, so this one cannot continue; {remedy}" in log.read_text()
-    )
+    told = f"mapformers: Another process of this run has ended, so this one cannot continue; {to_go_on(folder)}"
+    assert told in log.read_text()
     assert not (folder / "result.json").exists()
     run_in_two_processes(folder, resume=True, **settings)
     assert [line["step"] for line in metrics(folder) if "loss" in line] == list(range(5, 41, 5))
@@ -75,7 +78,7 @@ def test_sigterm_to_torchrun_saves_and_the_run_goes_on_exactly(tmp_path):
     assert job.wait(60) != 0
     stopped = int(newest(folder).name.removeprefix("step-"))
     assert 10 <= stopped < 30
-    assert f"Stopped after step {stopped}; go on with: mapformers train --resume --out {folder}\n" in log.read_text()
+    assert f"Stopped after step {stopped}; {to_go_on(folder)}" in log.read_text()
     assert_same_run(run_in_two_processes(folder, resume=True, **settings), whole)
 
 
@@ -88,7 +91,7 @@ def test_a_signal_cuts_a_measurement_short_on_all_processes(tmp_path):
     time.sleep(0.2)
     os.kill(both[1].pid, signal.SIGTERM)
     assert [ended(process) for process in both] == [143, 143]
-    assert f"Stopped after step 6; go on with: mapformers train --resume --out {folder}\n" in log.read_text()
+    assert f"Stopped after step 6; {to_go_on(folder)}" in log.read_text()
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"eval_sequences": 1000000', '"eval_sequences": 8'))
     whole = run_in_two_processes(tmp_path / "whole", **usual)

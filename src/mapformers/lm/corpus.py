@@ -30,7 +30,8 @@ class Corpus:
         self.vocab_size = manifest.vocab_size
         self.separator = int(manifest.tokenizer["separator"])
         totals = manifest.totals()
-        self.texts = {name: TokenText(folder, self._shards(name), manifest.id_type) for name in totals}
+        kinds = manifest.id_type, manifest.vocab_size
+        self.texts = {name: TokenText(folder, self._shards(name), *kinds) for name in totals}
 
     @classmethod
     def open(cls, folder: str | Path) -> "Corpus":
@@ -53,9 +54,11 @@ class Corpus:
 
     def faults(self) -> Iterator[str]:
         """Read everything, and say what is not as it was written: a sentence for every damaged file."""
-        told = self.manifest.tokenizer["sha256"]
-        if sha256(self.folder / "tokenizer.json") != told:
-            yield f"{self.folder / 'tokenizer.json'} has changed since it was written"
+        tokenizer = self.folder / "tokenizer.json"
+        if not tokenizer.is_file():
+            yield f"{tokenizer} is missing"
+        elif sha256(tokenizer) != self.manifest.tokenizer["sha256"]:
+            yield f"{tokenizer} has changed since it was written"
         for shard in self.manifest.shards:
             for name, expected in ((shard.file, shard.sha256), (shard.borders_file, shard.borders_sha256)):
                 if sha256(self.folder / name) != expected:
@@ -75,8 +78,8 @@ def tokenizer_of(folder: Path, facts: Mapping[str, Any], remedy: str) -> Tokeniz
 class TokenText:
     """The tokens of one split, as if they were one array: documents in their order, each ended by the separator."""
 
-    def __init__(self, folder: Path, shards: Sequence[Shard], id_type: str):
-        self._folder, self._shards = folder, shards
+    def __init__(self, folder: Path, shards: Sequence[Shard], id_type: str, vocab_size: int):
+        self._folder, self._shards, self._vocab_size = folder, shards, vocab_size
         self._type = np.dtype(ID_TYPES[id_type])
         self._starts = np.cumsum([0, *(shard.tokens for shard in shards)], dtype=np.int64)
         self._maps: dict[int, NDArray[np.unsignedinteger[Any]]] = {}
@@ -91,7 +94,7 @@ class TokenText:
         shard = int(np.searchsorted(self._starts, start, side="right")) - 1
         while start < stop:
             first, last = int(self._starts[shard]), int(self._starts[shard + 1])
-            parts.append(self._map(shard)[start - first : min(stop, last) - first])
+            parts.append(self._known(shard, self._map(shard)[start - first : min(stop, last) - first]))
             start, shard = min(stop, last), shard + 1
         return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, np.int64)
 
@@ -118,6 +121,14 @@ class TokenText:
         """The tokens of one document, the separator last."""
         require(0 <= number < len(self.ends), f"The text has {len(self.ends)} documents, and no number {number}.")
         return self.read(int(self.ends[number - 1]) if number else 0, int(self.ends[number]))
+
+    def _known(self, shard: int, ids: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.unsignedinteger[Any]]:
+        """These ids, if the vocabulary has them all: checksums are compared only when they are asked for."""
+        highest, known = int(ids.max(initial=0)), self._vocab_size
+        path = self._folder / self._shards[shard].file
+        damaged = f"{path} is damaged: it has token {highest} of a vocabulary of {known}"
+        require(highest < known, f"{damaged}; delete it and prepare {self._folder} again.")
+        return ids
 
     def _map(self, shard: int) -> NDArray[np.unsignedinteger[Any]]:
         if shard not in self._maps:

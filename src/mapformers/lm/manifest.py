@@ -74,7 +74,7 @@ class Manifest:
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
-        return [item for done in self.rounds for item in done.left_out]
+        return list(dict.fromkeys(item for done in self.rounds for item in done.left_out))
 
     @property
     def documents_read(self) -> int:

@@ -254,7 +254,7 @@ class Preparation:
             except BrokenDocument as broken:
                 if not self.settings.skip_broken:
                     raise
-                yield document.name, "", broken.why
+                yield broken.name, "", broken.why  # which both parts of a document have
                 continue
             split = document.split or rule.split_of(text)
             elsewhere = reserved.get(content_hash(text), split) if reserved else split

@@ -343,10 +343,9 @@ class Trainer:
 
     @property
     def resumed_by(self) -> str:
-        return f"go on with: {self._resume_command()}"
-
-    def _resume_command(self) -> str:
-        return f"mapformers train --resume --out {shlex.quote(str(self.folder.path))}"
+        command = f"go on with: mapformers train --resume --out {shlex.quote(str(self.folder.path))}"
+        several = " (with torchrun … -m before it for several processes)"
+        return command + several if self.accelerator.num_processes > 1 else command
 
     def _say(self, message: str) -> None:
         self.console.print(message, highlight=False, soft_wrap=True)
