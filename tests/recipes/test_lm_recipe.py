@@ -23,6 +23,8 @@ from mapformers.recipes.views import AlongFigures
 from minimal_pairs import write
 from runs import quiet
 
+PATHS = ("mapwm", "mapem")
+
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
@@ -76,9 +78,9 @@ def test_the_cells_are_those_of_the_plan(data):
 def test_rows_are_what_they_are_called(data):
     layers = {row.label: LM.cell(row.label, "books").config("cpu").model.layers for row in LM.rows}
     assert [layer.name for layer in layers["MapWM/MapEM"]] == ["mapwm", "mapem", "mapwm", "mapem"]
-    paths = {
-        label: [layer.options for layer in row if layer.name in ("mapwm", "mapem")] for label, row in layers.items()
-    }
+    with_path = {label: [layer.options for layer in row if layer.name in PATHS] for label, row in layers.items()}
+    paths = {label: options for label, options in with_path.items() if options}
+    assert set(layers) - set(paths) == {"RoPE", "NoPE", "RoPE, log n", "CoPE", "PathAtt"}
     starts = {label: {each.path_start for each in options} for label, options in paths.items()}
     assert starts == {label: {"random" if label == "MapWM" else "rope"} for label in starts}
     ranks = {label: {each.rank for each in options} for label, options in paths.items()}
