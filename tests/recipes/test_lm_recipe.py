@@ -14,12 +14,14 @@ from mapformers.cli.main import main
 from mapformers.evaluation.significance import welch
 from mapformers.launch.reproduce import reproduce
 from mapformers.lm.long_context import ContextLosses
+from mapformers.lm.presets import PRESETS
 from mapformers.recipes import RECIPES
 from mapformers.recipes.claims import check
 from mapformers.recipes.language_measures import Contexts, rounded
 from mapformers.recipes.lm import BLIMP, LM, LONGER, PRINTED_BLIMP, VALIDATION, WINDOWS
 from mapformers.recipes.pages import recipe_tables
 from mapformers.recipes.views import AlongFigures
+from mapformers.runs.config import RunConfig
 from minimal_pairs import write
 from runs import quiet
 
@@ -110,6 +112,20 @@ def test_rows_have_one_size_and_one_budget(data):
         assert config.train.sequences == LM.cell("RoPE", "code").config("cpu").train.sequences == 6400
         if row.is_in(LONGER):
             assert LM.cell(row.label, LONGER).config("cpu").train.sequences == 4 * config.train.sequences
+
+
+@pytest.mark.parametrize("scale", ["smoke", "paper"])
+def test_at_other_scales_runs_are_those_of_the_presets(data, scale):
+    for row, model in (("RoPE", "rope"), ("MapWM", "mapwm")):
+        of_row = LM.cell(row, "books").config(scale)
+        of_preset = RunConfig.compose("text", model, scale, data="data/books", defaults=PRESETS[scale])
+        assert of_row.task_settings == of_preset.task_settings and of_row.train.lr == of_preset.train.lr
+        assert (
+            len(of_row.model.layers) == len(of_preset.model.layers) and of_row.model.d_model == of_preset.model.d_model
+        )
+        if scale == "paper":
+            assert (of_row.model, of_row.train) == (of_preset.model, of_preset.train)
+            assert (len(of_row.model.layers), of_row.model.d_model, of_row.task_settings.context) == (12, 768, 1024)
 
 
 def test_what_a_longer_context_costs_is_the_ratio_and_the_upper_end_of_its_interval(data, monkeypatch):

@@ -2,10 +2,12 @@
 
 # paper: 12 layers of 768, 10¹¹ tokens of OpenWebText, NarrativeQA; here: 4 layers of 128, books, long ones among them
 
-The data are prepared folders, data/books and data/python, and BLiMP.zip is in data/blimp: docs/language.md has the
+At each scale models are of the size that `lm train` has as a preset (the hybrid has four layers at all of them). The
+data are prepared folders, data/books and data/python, and BLiMP.zip is in data/blimp: docs/language.md has the
 commands. Settings that other recipes choose are in `recipes/language.py`.
 """
 
+from mapformers.lm.presets import PRESETS
 from mapformers.recipes.claims import At, Claim
 from mapformers.recipes.language import (
     AS_IN_THE_PAPER,
@@ -14,7 +16,6 @@ from mapformers.recipes.language import (
     RATE_OF_ROPE,
     RATE_TUNED,
     SEQUENCES,
-    SMALL,
     TUNED,
     hybrid,
 )
@@ -37,8 +38,9 @@ FIVE, THREE = tuple(range(5)), tuple(range(3))
 BUDGET = {"batch_size": 16, "sequences": SEQUENCES, "eval_every": 10, "eval_sequences": 64, "final_sequences": 512}
 FOUR_TIMES = {**BUDGET, "sequences": 4 * SEQUENCES, "eval_every": 40}
 
+TRAINED = PRESETS["cpu"]["context"]
 VALIDATION, WINDOWS = LastEvaluations(), Windows()
-CONTEXTS, BLIMP = Contexts(targets=64, blocks=1), Blimp(limit=200)
+CONTEXTS, BLIMP = Contexts(trained=TRAINED, targets=64, blocks=1), Blimp(limit=200)
 
 ONLY_BOOKS = (BOOKS,)
 ON_FIVE = {BOOKS: FIVE}
@@ -104,11 +106,8 @@ LM = register_recipe(
     Recipe(
         name="lm",
         task="text",
-        worlds={
-            BOOKS: {**SMALL, "data": "data/books"},
-            CODE: {**SMALL, "data": "data/python"},
-            LONGER: {**SMALL, "data": "data/books"},
-        },
+        worlds={BOOKS: {"data": "data/books"}, CODE: {"data": "data/python"}, LONGER: {"data": "data/books"}},
+        defaults=PRESETS,
         at_cpu={BOOKS: BUDGET, CODE: BUDGET, LONGER: FOUR_TIMES},
         rows=ROWS,
         measures=(PERPLEXITY, Curve("perplexity", True), VALIDATION, WINDOWS, CONTEXTS, BLIMP),
@@ -121,13 +120,13 @@ LM = register_recipe(
                 figure="perplexity",
                 windows=WINDOWS,
                 documents=CONTEXTS,
-                context=SMALL["context"],
+                context=TRAINED,
                 paper={"MapWM": "−1.8 %, p < 0.005"},
                 in_world=BOOKS,
             ),
             FiguresView(CONTEXTS, "perplexity with so many tokens of context"),
-            StretchView(CONTEXTS, trained=SMALL["context"], long=4096),
-            AlongFigures(CONTEXTS, "tokens of context", "perplexity", trained=256),
+            StretchView(CONTEXTS, trained=TRAINED, long=4096),
+            AlongFigures(CONTEXTS, "tokens of context", "perplexity", trained=TRAINED),
             FiguresView(BLIMP, "accuracy on BLiMP", PRINTED_BLIMP, f"{FIRST_PAIRS} {OF_THE_PAPER}", in_world=BOOKS),
             CurveView(goal=None, together=True),
         ),

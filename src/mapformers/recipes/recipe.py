@@ -83,8 +83,9 @@ class Cell:
         recipe, cpu = self.recipe, scale == "cpu"
         world = {**recipe.worlds[self.world], **(recipe.at_cpu.get(self.world, {}) if cpu else {})}
         settings = {**world, **self.row.settings, **(self.row.at_cpu if cpu else {}), **self.sweep}
+        defaults, layers = recipe.defaults.get(scale), self.row.layers
         return RunConfig.compose(
-            self.recipe.task, self.row.model, scale, layers=self.row.layers, seed=self.seed, **settings
+            recipe.task, self.row.model, scale, layers=layers, seed=self.seed, defaults=defaults, **settings
         )
 
     def to_dict(self, scale: Scale) -> dict[str, Any]:
@@ -103,6 +104,7 @@ class Recipe:
 
     ``worlds``    name -> settings of the task, and of whatever else differs there.
     ``at_cpu``    more of them at `cpu` scale alone, by world: a budget of its own.
+    ``defaults``  scale -> settings that go over the task's suggestions, in rows that have a use for them.
     ``measures``  what is kept of each finished run.
     ``views``     how the record of all runs is shown.
     ``sweep``     settings and the values each of them takes, crossed with rows and worlds.
@@ -122,6 +124,7 @@ class Recipe:
     views: "Sequence[View]"
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     at_cpu: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paper: Mapping[tuple[str, str, str], Paper] = field(default_factory=dict)
     claims: "Sequence[Claim]" = ()
     seeds: Sequence[int] = (0,)
@@ -186,7 +189,7 @@ class Recipe:
 
     def final_sequences(self, world: str, scale: Scale) -> int:
         """Sequences of every split on which runs in a world are measured, unless a row has its own number."""
-        settings = {**self.build_task(world).training(scale), **self.worlds[world]}
+        settings = {**self.build_task(world).training(scale), **self.defaults.get(scale, {}), **self.worlds[world]}
         settings |= self.at_cpu.get(world, {}) if scale == "cpu" else {}
         return int(settings.get("final_sequences", TrainConfig.final_sequences))
 
