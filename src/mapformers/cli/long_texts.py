@@ -15,6 +15,7 @@ from mapformers.reports.table import Table
 ON_TEXT = {
     "RoPE": "RoPE",
     "RoPE, log n": "… with attention that grows sharper with length",
+    "RoPE, decay": "… with attention that fades",
     "NoPE": "NoPE",
     "CoPE": "CoPE",
     "PathAtt": "PaTH",
