@@ -23,9 +23,15 @@ ONE_MATRIX = BATCH * LENGTH * LENGTH * 4 / measure.MIB
 
 def test_functions_take_turns_after_one_round_of_warming_up():
     calls: list[str] = []
-    medians = measure.interleaved_medians({name: lambda name=name: calls.append(name) for name in "abc"}, repeats=2)
+    seconds = measure.interleaved({name: lambda name=name: calls.append(name) for name in "abc"}, repeats=2)
     assert calls == list("abc" * 3)
-    assert list(medians) == list("abc") and all(0 <= seconds < 1 for seconds in medians.values())
+    assert list(seconds) == list("abc") and all(len(rounds) == 2 for rounds in seconds.values())
+    assert all(0 <= took < 1 for rounds in seconds.values() for took in rounds)
+
+
+def test_a_ratio_of_speeds_is_taken_within_rounds():
+    """Round by round 2, 4 and 1.5 times as fast; the median times, 2 and 6, would say 3."""
+    assert measure.speed_ratio([1.0, 2.0, 4.0], [2.0, 8.0, 6.0]) == 2.0
 
 
 def hold(mebibytes: int):

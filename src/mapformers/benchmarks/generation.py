@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
 
-from mapformers.benchmarks.measure import interleaved_medians
+from mapformers.benchmarks.measure import interleaved, speed_ratio
 from mapformers.benchmarks.peers import PEERS
 from mapformers.benchmarks.size import Size
 from mapformers.lm.generation import generate
@@ -31,9 +32,12 @@ class Streamed:
 def generation(size: Size = SIZE, rows: Sequence[str] = ROWS, repeats: int | None = None) -> list[Streamed]:
     """Every row turn by turn, each from a prompt of one token to ``size.length`` likeliest tokens."""
     peers = list(LOOPS) if PEERS["Llama"].is_there() else []
-    took = interleaved_medians({row: token_by_token(row, size) for row in [*peers, *rows]}, repeats or size.repeats)
-    llama = took.get("Llama")
-    return [Streamed(row, s, size.length / s, None if llama is None else llama / s) for row, s in took.items()]
+    seconds = interleaved({row: token_by_token(row, size) for row in [*peers, *rows]}, repeats or size.repeats)
+    llama = seconds.get("Llama")
+    return [
+        Streamed(row, took := median(rounds), size.length / took, None if llama is None else speed_ratio(rounds, llama))
+        for row, rounds in seconds.items()
+    ]
 
 
 def token_by_token(row: str, size: Size) -> Callable[[], object]:

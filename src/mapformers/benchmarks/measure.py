@@ -1,10 +1,10 @@
-"""How time and memory are measured: turn by turn, medians, each peak in a process of its own."""
+"""How time and memory are measured: turn by turn, each peak in a process of its own."""
 
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
@@ -16,8 +16,8 @@ import torch
 MIB = 2**20
 
 
-def interleaved_medians(steps: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each function; they take turns, so that a slow moment of the machine hits all of them."""
+def interleaved(steps: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each function in every round; they take turns, so that a slow moment hits all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         step()
@@ -26,7 +26,12 @@ def interleaved_medians(steps: Mapping[str, Callable[[], object]], repeats: int)
             began = time.perf_counter()
             step()
             seconds[name].append(time.perf_counter() - began)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+    return seconds
+
+
+def speed_ratio(seconds: Sequence[float], of_other: Sequence[float]) -> float:
+    """How many times as fast as the other: the median over rounds, in each of which both met the same moment."""
+    return statistics.median(other / own for own, other in zip(seconds, of_other, strict=True))
 
 
 def matmul_peak(repeats: int = 20, size: int = 1024) -> float:

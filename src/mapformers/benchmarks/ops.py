@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm
 
-from mapformers.benchmarks.measure import interleaved_medians, peak_memory
+from mapformers.benchmarks.measure import interleaved, peak_memory
 from mapformers.benchmarks.size import Size
 from mapformers.benchmarks.throughput import training_step
 from mapformers.ops.conjunctive_attention import conjunctive_reference
@@ -121,7 +122,7 @@ def ops(sizes: Sequence[Size] = (SMALL_SIZE, LARGE_SIZE), repeats: int = 20, mem
     for piece in PIECES.values():
         for size in sizes:
             steps = {"ours": training_step(piece.row, size), "plain": plain_step(piece.name, size)}
-            took = interleaved_medians(steps, repeats)
+            took = {form: median(rounds) for form, rounds in interleaved(steps, repeats).items()}
             mib = plain_mib = None
             if memory and size is sizes[0]:
                 mib = peak_memory(training_step, piece.row, size)

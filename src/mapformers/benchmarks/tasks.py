@@ -1,10 +1,11 @@
 """How fast every task is sampled, against how fast the demo's model learns from it; both on one thread."""
 
 from dataclasses import dataclass
+from statistics import median
 
 import torch
 
-from mapformers.benchmarks.measure import interleaved_medians
+from mapformers.benchmarks.measure import interleaved
 from mapformers.benchmarks.size import Size
 from mapformers.benchmarks.throughput import training_step
 from mapformers.seeding import generator
@@ -40,6 +41,6 @@ def _sampling(name: str, repeats: int, batch_size: int) -> SamplingSpeed:
         task.sample("iid", batch_size, stream)
     size = Size(name, 1, 64, 1, batch_size, length, task.vocab_size)
     steps = {"sample": lambda: task.sample("iid", batch_size, stream), "train": training_step("mapwm", size)}
-    seconds = interleaved_medians(steps, repeats)
-    speed = {what: batch_size * length / took for what, took in seconds.items()}
+    seconds = interleaved(steps, repeats)
+    speed = {what: batch_size * length / median(rounds) for what, rounds in seconds.items()}
     return SamplingSpeed(name, length, speed["sample"], speed["train"], speed["sample"] / speed["train"])

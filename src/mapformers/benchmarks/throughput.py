@@ -3,12 +3,13 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
 from torch import nn
 
-from mapformers.benchmarks.measure import interleaved_medians, matmul_peak, peak_memory
+from mapformers.benchmarks.measure import interleaved, matmul_peak, peak_memory, speed_ratio
 from mapformers.benchmarks.peers import PEERS
 from mapformers.benchmarks.size import Size
 from mapformers.lm.presets import PRESETS
@@ -25,13 +26,13 @@ SIZES = {
     # The rows of the paper's table (A.9) and its neighbour: a step of every layer there is would take half an hour.
     "speed": Size("speed", 12, 768, 12, 4, 256, repeats=5, rows=("mapwm", "mapem", "mapwm-nc", "mapem-nc")),
     # The paper's language model as it is: GPT-2's vocabulary, 1024 tokens, rank 4, a tied head.
-    "language": Size("language", 12, 768, 12, 1, 1024, 50_257, repeats=5, rows=("mapwm",), preset="paper"),
+    "language": Size("language", 12, 768, 12, 1, 1024, 50_257, repeats=9, rows=("mapwm",), preset="paper"),
 }
 
 
 @dataclass(frozen=True)
 class Timing:
-    """A training step of one row: median seconds, and what follows from them."""
+    """A training step of one row: median seconds, what follows from them, and the median over rounds of the ratio."""
 
     row: str
     seconds: float
@@ -102,9 +103,9 @@ def throughput(
     for number, label in enumerate(labels, 1):
         with doing(f"{label} ({number} of {len(labels)})"):
             steps = {row: training_step(row, size) for row in ("rope", label)}
-            median = interleaved_medians(steps, repeats or size.repeats)
-        for row, took in median.items():
-            ratio = median["rope"] / took
+            seconds = interleaved(steps, repeats or size.repeats)
+        for row, rounds in seconds.items():
+            took, ratio = median(rounds), speed_ratio(rounds, seconds["rope"])
             timings.setdefault(row, Timing(row, took, tokens / took, ratio, operations / took / peak, None))
     if not memory:
         return list(timings.values())
