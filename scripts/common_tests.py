@@ -118,7 +118,6 @@ def run(common: ModuleType, model: str) -> Outcomes:
 
     class CommonTests(common.ModelTesterMixin, common.GenerationTesterMixin, unittest.TestCase):  # type: ignore
         all_model_classes = (MapFormerForCausalLM,)
-        has_attentions = False  # attention is fused
 
         def setUp(self) -> None:
             self.model_tester = Tester(common, model)

@@ -3,6 +3,7 @@
 import copy
 import gc
 import json
+import math
 import weakref
 
 import pytest
@@ -24,6 +25,7 @@ from transformers import (
 from mapformers.errors import UserError
 from mapformers.hf import LlamaWithMaps, add_maps, load_with_maps
 from mapformers.modules.movement import find_movements
+from mapformers.starts import tensors
 
 GREEDY = {"do_sample": False, "max_new_tokens": 8}
 # peft asks transformers 5.23 by names that this calls old.
@@ -160,6 +162,41 @@ def test_a_checkpoint_without_maps_loads_with_maps_that_do_nothing_yet(tmp_path)
     assert all(movement.omega.abs().min() > 0 for movement in find_movements(loaded))
 
 
+def dtypes_of_paths(model):
+    return {tensor.dtype for movement in find_movements(model) for tensor in tensors(movement).values()}
+
+
+def test_paths_are_in_float32_however_a_model_comes_to_be_in_bf16(tmp_path):
+    plain().to(torch.bfloat16).save_pretrained(tmp_path / "plain")
+    how = {"torch_dtype": torch.bfloat16}
+    loaded = LlamaWithMaps.from_pretrained(tmp_path / "plain", **how)
+    built = AutoModelForCausalLM.from_config(with_maps().config, **how)
+    for model in (loaded, built, add_maps(LlamaForCausalLM.from_pretrained(tmp_path / "plain", **how))):
+        assert model.dtype == torch.bfloat16 and dtypes_of_paths(model) == {torch.float32}
+    without = LlamaForCausalLM.from_pretrained(tmp_path / "plain", **how)
+    assert torch.equal(loaded(IDS).logits, without(IDS).logits)
+
+
+def test_built_on_meta_its_paths_start_without_movement():
+    with torch.device("meta"):
+        empty = LlamaWithMaps(with_maps().config)
+    empty.to_empty(device="cpu")
+    for tensor in tensors(empty).values():
+        tensor.detach().fill_(math.nan if tensor.is_floating_point() else 0)
+    empty.init_weights()
+    start = {name: tensor for name, tensor in tensors(add_maps(plain(), rank=2)).items() if ".path." in name}
+    assert len(start) == 8
+    for name, tensor in start.items():
+        assert torch.equal(tensors(empty)[name], tensor), name
+
+
+def test_weights_stay_if_init_weights_is_called_again():
+    model = with_maps()
+    before = model(IDS).logits
+    model.init_weights()
+    assert torch.equal(model(IDS).logits, before)
+
+
 def test_gradient_checkpointing_gives_the_same_gradients():
     plainly, again = with_maps().train(), with_maps().train()
     recompute(again, False)
@@ -263,10 +300,25 @@ def test_mistakes_are_named(tmp_path):
     for rank in (2.5, True):
         with pytest.raises(UserError, match=f"rank must be a whole number, not {rank}"):
             add_maps(model, rank=rank)
+    for settings, message in (
+        ({"omega_max": "2"}, "omega_max must be a number, not '2'"),
+        ({"learn_omega": "yes"}, "learn_omega must be true or false, not 'yes'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            add_maps(model, **settings)
+    with pytest.raises(UserError, match="LlamaConfig has no maps; build the plain model, and give it maps with add_m"):
+        LlamaWithMaps(plain().config)
+    with pytest.raises(UserError, match="again at 0 where a document begins; a Llama with maps takes no reset"):
+        with_maps()(IDS, reset=IDS == 3)
+    with pytest.raises(UserError, match=r"org/name is no folder with a config.json; for a model of the hub, use Auto"):
+        load_with_maps("org/name")
     assert type(model) is LlamaForCausalLM and model.config.model_type == "llama"
     assert not [name for name in model.config.to_dict() if name.startswith("map_")]
     with pytest.raises(UserError, match="MapCache"):
         with_maps().generate(IDS, cache_implementation="static", **GREEDY)
+    if hasattr(model, "generate_batch"):
+        with pytest.raises(UserError, match="it does not generate in pages"):
+            with_maps().generate(IDS, cache_implementation="paged", **GREEDY)
     plain().save_pretrained(tmp_path)
     with pytest.raises(UserError, match="without maps"):
         load_with_maps(tmp_path)

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from small import NAMES, model, tokens
-from transformers import DynamicCache
+from transformers import DynamicCache, GenerationMixin
 
 from mapformers.errors import UserError
 from mapformers.hf import MapFormerCache
@@ -94,6 +94,28 @@ def test_tem_t_must_see_tokens():
 def test_other_caches_are_refused_by_name(kind):
     with pytest.raises(ValueError, match="MapFormer keeps its own state"):
         model().generate(tokens(), cache_implementation=kind, **GREEDY)
+
+
+@pytest.mark.skipif(not hasattr(GenerationMixin, "generate_batch"), reason="before transformers 4.53")
+def test_generation_in_pages_is_refused():
+    for call in (
+        lambda: model().generate(tokens(), cache_implementation="paged", **GREEDY),
+        lambda: model().generate_batch(tokens().tolist()),
+    ):
+        with pytest.raises(UserError, match="it does not generate in pages: leave cache_implementation out"):
+            call()
+
+
+@pytest.mark.parametrize("how", [GREEDY, {**GREEDY, "num_beams": 3}], ids=["greedy", "beams"])
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_prompt_of_packed_documents_goes_on(how, use_cache):
+    net, ids = model(), tokens()
+    reset = torch.zeros_like(ids, dtype=torch.bool)
+    reset[:, 4] = True
+    found = net.generate(ids, reset=reset, use_cache=use_cache, **how)
+    assert torch.equal(found[:, 9:], net.generate(ids[:, 4:], **how)[:, 5:])
+    embedded = net.generate(inputs_embeds=net.get_input_embeddings()(ids), reset=reset, use_cache=use_cache, **how)
+    assert torch.equal(embedded, found[:, 9:])
 
 
 def test_other_caches_are_refused_by_object():

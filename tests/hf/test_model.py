@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 import mapformers as mf
 from mapformers.errors import UserError
 from mapformers.hf import MapFormerConfig, MapFormerForCausalLM, from_decoder, from_run
+from mapformers.hf.modeling import NAMED_HERE
 from mapformers.modules.layer import LAYERS
 
 
@@ -81,6 +82,19 @@ def test_in_bf16(name, tmp_path):
         assert difference < 0.15 * saved(tokens()).logits.abs().max()
     built = AutoModelForCausalLM.from_config(config(name), torch_dtype=torch.bfloat16)
     assert built.dtype == torch.bfloat16 and torch.get_default_dtype() == torch.float32
+    assert {key for key, value in built.named_parameters() if value.dtype == torch.float32} == paths
+    with torch.no_grad():  # the decoder is in the same precision, weight by weight
+        assert torch.equal(half.to_decoder()(tokens()), half(tokens()).logits)
+
+
+def test_a_path_that_a_checkpoint_does_not_have_is_in_float32_too(tmp_path):
+    model().save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    kept = {key: value for key, value in weights.items() if ".path." not in key}
+    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    half = MapFormerForCausalLM.from_pretrained(tmp_path, torch_dtype=torch.bfloat16)
+    paths = [value for key, value in half.named_parameters() if ".path." in key]
+    assert paths and {value.dtype for value in paths} == {torch.float32}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -236,8 +250,28 @@ def test_special_tokens_are_none_unless_given(tmp_path):
         assert (each.pad_token_id, each.bos_token_id, each.eos_token_id) == (None, None, 3)
 
 
+def test_positions_of_one_row_are_those_of_all(batch=3):
+    net, ids = model(), tokens(batch)
+    packed = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 4])
+    whole = net(ids, position_ids=packed.expand(batch, 9)).logits
+    assert not torch.equal(whole, net(ids).logits)
+    for given in (packed, packed[None]):
+        assert torch.equal(net(ids, position_ids=given).logits, whole)
+    with pytest.raises(UserError, match=r"position_ids must be of shape \(3, 9\) or \(1, 9\), not .*\(2, 9\)"):
+        net(ids, position_ids=packed.expand(2, 9))
+
+
 def test_mistakes_are_named():
+    for name, theirs in NAMED_HERE.items():
+        with pytest.raises(UserError, match=f"'{name}' is called '{theirs}' here; give it by that name"):
+            model()(tokens(), **{name: None})
     for settings, message in (
+        ({"model": "mapwm", "n_embd": 128}, "'n_embd' is of other models: it is 'd_model' here"),
+        ({"model": "mapwm", "dropout": 0.1}, "'dropout' is of other models: there is no such thing here"),
+        (
+            {"model": "rope", "hidden_size": 64, "d_model": 128},
+            "hidden_size and d_model are the same, but are 64 and 128",
+        ),
         ({"model": "mapem", "decay": True}, "'decay' is no option of model 'mapem'; leave it out"),
         ({"model": "rope", "rank": 2}, "'rank' is no option of model 'rope'"),
         ({"layers": ["mapwm", "rope"], "rank": 2}, "'rank' is no option of a hybrid; give it to its layers"),
@@ -259,6 +293,10 @@ def test_mistakes_are_named():
     with pytest.raises(UserError, match="of your own"):
         from_run(mf.Run(None, None, torch.nn.Linear(2, 2), {}, 0))
     assert AutoConfig.for_model("mapformer").model == "mapwm"
+    hybrid = MapFormerConfig(layers=["mapwm", "rope"], vocab_size=9)
+    hybrid.num_hidden_layers = 5
+    with pytest.raises(UserError, match="n_layers is 5, but the hybrid has 2 layers; set `layers`"):
+        MapFormerForCausalLM(hybrid)
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["built", "started anew"])

@@ -72,7 +72,7 @@ def test_a_run_keeps_its_tokenizer_and_is_told_where_its_text_is_now(tmp_path, c
         assert (kept.to_json(), kept.separator) == (tokenizer.to_json(), tokenizer.separator)
         assert main(["lm", "generate", folder, "--prompt", "a", "--tokens", "3"]) == 0
     capsys.readouterr()
-    refused(capsys, "The text of run, here, is not there; work in the folder where the run was started, or", "run")
+    refused(capsys, "The text of run is not in here, which has no manifest.json; work in the folder where the", "run")
     assert "over training" in " ".join(evaluated(capsys, "run", "--windows", 0).split())
     assert "mean of the last five" in evaluated(capsys, "run", "--windows", 2, "--data", "there")
     (tmp_path / "run" / "tokenizer.json").write_text("{}")
@@ -110,19 +110,29 @@ def test_json_has_every_figure_and_the_tests(runs, capsys):
     assert first["split"] == "val" and len(first["windows"]) == 6 and len(first["training"]) == 4
     losses = first["contexts"]["documents"]["64"]
     assert first["contexts"]["perplexity"]["64"] == pytest.approx(math.exp(sum(losses) / len(losses)))
-    logs = [[math.log(run["mean_of_last_five"]) for run in said[side]] for side in ("runs", "against")]
-    wanted = welch(*logs).as_ratio()
-    found = said["differences"]["seeds, Welch"]
-    assert (found["mean"], found["p"], found["n"]) == (pytest.approx(wanted.mean), pytest.approx(wanted.p), [2, 2])
+    for measure, what in (("perplexity", "validation windows"), ("mean_of_last_five", "mean of the last five")):
+        logs = [[math.log(run[measure]) for run in said[side]] for side in ("runs", "against")]
+        wanted, found = welch(*logs).as_ratio(), said["differences"][f"{what}, seeds, Welch"]
+        assert (found["mean"], found["p"], found["n"]) == (pytest.approx(wanted.mean), pytest.approx(wanted.p), [2, 2])
     assert set(said["differences"]) == {
-        "validation windows, paired", "context 16, documents, paired", "context 64, documents, paired", "seeds, Welch",
+        "validation windows, paired", "context 16, documents, paired", "context 64, documents, paired",
+        "validation windows, seeds, Welch", "mean of the last five, seeds, Welch",
     }  # fmt: skip
     assert said["differences"]["validation windows, paired"]["n"] == [6]
 
 
-def test_a_run_does_not_differ_from_itself(runs, capsys):
-    said = evaluated(capsys, runs / "rope0", "--against", runs / "rope0", "--windows", 4)
+def test_a_run_does_not_differ_from_its_copy(runs, tmp_path, capsys):
+    mf.load(runs / "rope0").save(tmp_path / "copy")
+    said = evaluated(capsys, runs / "rope0", "--against", tmp_path / "copy", "--windows", 4)
     assert "+0.00 %" in said and "1.0000" in said
+
+
+def test_runs_without_their_text_are_compared_on_documents(runs, tmp_path, capsys):
+    for number in (1, 2):
+        (tmp_path / f"{number}.txt").write_text(words(50, seed=number))
+    line = [runs / "mapwm0", "--against", runs / "rope0", "--windows", 0, "--documents", tmp_path, "--json"]
+    said = json.loads(evaluated(capsys, *line, "--contexts", 16, 32, "--targets", 4))
+    assert set(said["differences"]) == {"context 16, documents, paired", "context 32, documents, paired"}
 
 
 def test_a_side_is_seeds_of_one_model_each_once(runs, tmp_path, capsys):
@@ -130,7 +140,8 @@ def test_a_side_is_seeds_of_one_model_each_once(runs, tmp_path, capsys):
     run, against = runs / "rope0", ("--against", runs / "mapwm0", "--windows", 2)
     refused(capsys, "rope0 is given twice; a run counts once", run, runs / "rope1" / ".." / "rope0")
     refused(capsys, "mapwm0 is given twice", run, "--against", runs / "mapwm0", runs / "mapwm0")
-    refused(capsys, "are not seeds of one model: --layers rope (not mapwm)", run, runs / "mapwm1", *against)
+    refused(capsys, "rope0 is given twice", run, "--against", run)
+    refused(capsys, "are not seeds of one model: rope and mapwm.", run, runs / "mapwm1", *against)
     mf.load(run).save(tmp_path / "copy")
     refused(capsys, "have the same seed, 0; a seed counts once", run, tmp_path / "copy", *against)
 
@@ -192,7 +203,9 @@ def test_wrong_input_is_refused_in_a_sentence(runs, tmp_path, capsys, monkeypatc
     refused(capsys, "has another tokenizer than", run, "--against", tmp_path / "run")
     refused(capsys, "--limit counts pairs of BLiMP", run, "--limit", 3)
     refused(capsys, "--windows must be at least 0", run, "--windows", -1)
-    refused(capsys, "--windows must be at least 2, not 1", run, "--against", run, "--windows", 1)
+    refused(
+        capsys, "--windows must be at least 2 (or 0, with --documents), not 1", run, "--against", run, "--windows", 1
+    )
     (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
     sentence = "latin.txt is not utf-8 text (byte 0xe9 at 3); give --documents that are whole, as UTF-8 text."
     refused(capsys, sentence, run, "--documents", tmp_path / "latin.txt")

@@ -124,18 +124,24 @@ def test_a_run_follows_its_text_to_another_folder(tmp_path, capsys, monkeypatch)
     Path("before").rename("now")
     capsys.readouterr()
     assert main(["lm", "train", "--resume", "--out", "run"]) == 2
-    remedy = "give the whole command, with the folder that it is in now as --data, and --resume."
+    remedy = "resume it with `mapformers lm train --resume`, and name the folder that it is in now with --data."
     assert capsys.readouterr().err.strip().endswith(f"The text of run, before, is not there; {remedy}")
     assert main([*line, "now", "--resume", "--lr", "0.5"]) == 2  # refused, and nothing is written
     assert mf.load("run").config.task_settings.data == "before"
+    assert main(["lm", "train", "--resume", "--out", "run", "--data", "now"]) == 0
+    assert mf.load("run").config.task_settings.data == "now"
+    Path("now").rename("before")
+    assert main([*line, "before", "--resume"]) == 0
+    Path("before").rename("now")
     assert main([*line, "now", "--resume"]) == 0
     assert mf.load("run").config.task_settings.data == "now"
     assert main(["lm", "train", "--resume", "--out", "run"]) == 0
     (tmp_path / "other.txt").write_text("Another text. " * 999)
     prepare("other.txt", "other", tokenizer="bytes", val=0.5, console=quiet())
     capsys.readouterr()
-    assert main([*line, "other", "--resume"]) == 2
-    assert "run was started with --data now (not other)" in capsys.readouterr().err
+    for words_of_it in (line, ["lm", "train", "--out", "run", "--data"]):
+        assert main([*words_of_it, "other", "--resume"]) == 2
+        assert "other holds another text than the one run was started with; name that" in capsys.readouterr().err
     assert mf.load("run").config.task_settings.data == "now"
 
 

@@ -151,8 +151,13 @@ def test_given_again_it_is_complete_already_and_other_settings_or_texts_are_refu
         with pytest.raises(UserError, match=f"was begun with another {what}; give that again, or another --out"):
             prepare(texts, folder, **{**BYTES, **settings})
     (texts / "00.txt").write_text("changed")
-    with pytest.raises(UserError, match=r"The text of source is not as it was when .* was begun; choose another --out"):
+    with pytest.raises(
+        UserError,
+        match=r"The text of texts, or how it is read, is not as it was when .* was begun; choose another --out",
+    ):
         prepare(texts, folder, **BYTES)
+    with pytest.raises(UserError, match=r"or how it is read, is not as it was"):
+        prepare(texts, folder, encoding="latin-1", **BYTES)
     assert content(folder) == before
     with pytest.raises(UserError, match=r"texts holds other files \(00.txt\); choose another --out"):
         prepare(texts, texts, **BYTES)
@@ -318,12 +323,56 @@ def test_damage_is_found_by_size_at_once_and_by_checksum_when_asked(texts, tmp_p
         Corpus.open(data)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda said: said["tokenizer"].update(vocab_size=5000),
+        lambda said: said["tokenizer"].update(separator=7),
+        lambda said: said.update(checksum="0" * 16),
+        lambda said: said["totals"]["train"].update(tokens=1),
+        lambda said: said["rounds"][0]["shards"][0].update(documents=1),
+    ],
+    ids=["vocabulary", "separator", "checksum", "totals", "documents"],
+)
+def test_a_manifest_that_has_changed_is_refused(texts, tmp_path, capsys, change):
+    data = tmp_path / "data"
+    prepare(texts, data, **BYTES)
+    said = json.loads((data / "manifest.json").read_text())
+    change(said)
+    (data / "manifest.json").write_text(json.dumps(said))
+    assert main(["lm", "check", str(data)]) == 2
+    assert "manifest.json has changed since it was written; prepare the folder again." in capsys.readouterr().err
+
+
+def test_a_manifest_of_before_there_was_a_hash_of_it_is_read(texts, tmp_path):
+    data = tmp_path / "data"
+    corpus = prepare(texts, data, **BYTES)
+    said = json.loads((data / "manifest.json").read_text())
+    assert said.pop("manifest_sha256")
+    (data / "manifest.json").write_text(json.dumps(said))
+    assert Corpus.open(data).manifest == corpus.manifest
+
+
+def test_preparing_again_puts_back_a_tokenizer_that_it_has_and_refuses_one_that_it_made(texts, tmp_path):
+    for name, made in (("bytes", False), ("bpe:270", True)):
+        data = tmp_path / name
+        prepare(texts, data, tokenizer=name, console=quiet())
+        whole = content(data)
+        (data / "tokenizer.json").write_text("{}")
+        if made:
+            with pytest.raises(UserError, match=r"tokenizer.json is missing or has changed .*; delete .* and prepare"):
+                prepare(texts, data, tokenizer=name, console=quiet())
+        else:
+            prepare(texts, data, tokenizer=name, console=quiet())
+            assert content(data) == whole
+
+
 def test_a_tokenizer_that_has_changed_is_refused(texts, tmp_path, capsys):
     corpus = prepare(texts, tmp_path / "data", tokenizer="bpe:270", console=quiet())
     file = tmp_path / "data" / "tokenizer.json"
     file.write_text(file.read_text().replace("word", "wort"))
     assert [fault for fault in corpus.faults() if "tokenizer.json has changed" in fault]
-    with pytest.raises(UserError, match=r"tokenizer.json is missing or has changed since it was written; prepare"):
+    with pytest.raises(UserError, match=r"tokenizer.json is missing or has changed since it was written; delete"):
         Corpus.open(tmp_path / "data").tokenizer.encode(["word"])
     assert main(["lm", "check", str(tmp_path / "data")]) == 2
     assert "has changed since it was written; prepare the text into a new folder." in capsys.readouterr().err

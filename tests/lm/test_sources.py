@@ -66,8 +66,16 @@ def test_json_is_taken_as_lines_of_it_or_refused(tmp_path):
     (tmp_path / "rows.json").write_text('{"text": "one"}\n{"text": "two"}\n')
     assert list(texts(find_source(str(tmp_path / "rows.json"))).values()) == ["one", "two"]
     (tmp_path / "whole.json").write_text('[\n{"text": "one"}\n]\n')
-    with pytest.raises(UserError, match=r"whole\.json is not JSON lines, an object in each line; rename it to \.txt"):
+    with pytest.raises(
+        UserError, match=r"whole\.json is not JSON lines; write each document as an object on one line, or rename"
+    ):
         find_source(str(tmp_path / "whole.json"))
+
+
+def test_what_can_be_read_only_once_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=r"pipe is no regular file; write its text into one, as it is read more than"):
+        find_source(str(tmp_path / "pipe"))
 
 
 def test_lines_of_json_may_have_an_encoding_of_several_bytes(tmp_path):
@@ -106,6 +114,7 @@ BROKEN = {
     "no.gz": (b"plain", "no.gz is not whole gzip"),
     "spoilt.gz": (b"\x1f\x8b\x08\x00" + b"\xff" * 30, "spoilt.gz is not whole gzip"),
     "a.jsonl": (b'{"text": "x"}\n{"text": ', "a.jsonl, line 2, is not JSON (Expecting value at"),
+    "number.jsonl": (b'{"text": 5}\n', "number.jsonl, line 1, has no text under 'text', but 5; repair it, or"),
     "list.jsonl": (b"[1]\n", "list.jsonl, line 1, has no text under 'text'; name another --field, or"),
     "deep.jsonl": (b"[" * 99_999 + b"\n", "deep.jsonl, line 1, is JSON that Python does not read; repair it"),
     "digits.jsonl": (b'{"text": ' + b"1" * 9_999 + b"}\n", "digits.jsonl, line 1, is JSON that Python does not read"),

@@ -131,12 +131,20 @@ def test_a_tokenizer_of_ones_own_is_a_file_or_a_folder(tmp_path):
     assert find_tokenizer(str(tmp_path)).encode(["ab 1a!!"])[0].tolist() == BPE.encode(["ab 1a!!"])[0].tolist()
 
 
+def test_a_tokenizer_that_cannot_encode_a_text_is_refused():
+    model = {"type": "WordLevel", "vocab": {"word": 0, SEPARATOR: 1}, "unk_token": "[UNK]"}
+    found = LibraryTokenizer(json.dumps({**json.loads(BPE.to_json()), "model": model, "pre_tokenizer": None}), "file")
+    assert found.encode(["word"])[0].tolist() == [0]
+    with pytest.raises(UserError, match=r"cannot encode this text \(.*UNK.*\); give another --tokenizer"):
+        found.encode(["another"])
+
+
 def test_tokenizers_that_do_not_work_are_refused(tmp_path, monkeypatch):
     (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "words.json").write_text(BPE.to_json().replace(SEPARATOR, "<pad>"))
     for spec, message in {
-        str(tmp_path / "tokenizer.json"): "This is no tokenizer that the library `tokenizers` reads",
-        str(tmp_path / "words.json"): "The tokenizer has no token that ends a document",
+        str(tmp_path / "tokenizer.json"): "tokenizer.json is none that the library `tokenizers` reads",
+        str(tmp_path / "words.json"): "words.json has no token that ends a document",
         "gpt3": "There is no tokenizer gpt3; give bytes, gpt2, bpe:VOCAB or a tokenizer.json.",
     }.items():
         with pytest.raises(UserError, match=message):
@@ -144,6 +152,8 @@ def test_tokenizers_that_do_not_work_are_refused(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="as in bpe:4096, not 'big'"):
         vocabulary_of("bpe:big")
     assert (vocabulary_of("bpe"), vocabulary_of("bpe:512")) == (4096, 512)
+    with pytest.raises(UserError, match="A BPE has at most 10,000,000 tokens, not 99,999,999,999; ask for fewer"):
+        train_bpe((), 99_999_999_999)
     with pytest.raises(UserError, match=r"The vocabulary has no token <\|endoftext\|>"):
         from_merges({"a": 0}, [], "file")
     monkeypatch.setitem(sys.modules, "tokenizers", None)

@@ -70,7 +70,16 @@ def test_overwriting_removes_the_files_of_the_run_and_no_others(whole, tmp_path)
 
 @pytest.mark.parametrize("settings", [{}, {"overwrite": True}], ids=str)
 @pytest.mark.parametrize(
-    "names", [("config.json",), ("metrics.jsonl",), ("result.json",), ("checkpoints/step-00000001",)]
+    "names",
+    [
+        ("config.json",),
+        ("metrics.jsonl",),
+        ("result.json",),
+        ("checkpoints/step-00000001",),
+        ("tokenizer.json",),
+        ("text.json",),
+        ("manifest.json", "train-00000.bin"),
+    ],
 )
 def test_what_is_no_run_of_ours_is_never_overwritten(tmp_path, capsys, names, settings):
     folder = tmp_path / "theirs"

@@ -73,13 +73,16 @@ def main(args: Sequence[str]) -> int:
     require(bool(asked.runs), f"{PROG} needs the folder that `mapformers lm train` wrote; see `{PROG} --help`.")
     for name, least in (("windows", 0), ("targets", 1), ("blocks", 1)):
         require(getattr(asked, name) >= least, f"--{name} must be at least {least}, not {getattr(asked, name)}.")
-    paired = not asked.against or asked.windows >= 2
-    require(paired, f"--against compares windows in pairs: --windows must be at least 2, not {asked.windows}.")
+    longer = asked.windows == 0 and (asked.documents is not None or bool(asked.contexts))
+    paired = not asked.against or asked.windows >= 2 or longer
+    told = "--against compares windows in pairs: --windows must be at least 2 (or 0, with --documents)"
+    require(paired, f"{told}, not {asked.windows}.")
     require(asked.limit is None or asked.limit >= 1, f"--limit must be at least 1, not {asked.limit}.")
     subjects = [language_run(folder, asked.data) for folder in (*asked.runs, *asked.against)]
     require_comparable(subjects)
-    for side in (subjects[: len(asked.runs)], subjects[len(asked.runs) :]):
-        require_seeds(side, of_one_model=bool(asked.against))
+    require_once(subjects)
+    for side in (subjects[: len(asked.runs)], subjects[len(asked.runs) :]) if asked.against else ():
+        require_seeds(side)
     for fault in [fault for subject in subjects for fault in subject.run.faults]:
         Console(stderr=True).print(fault, highlight=False, soft_wrap=True)
     question = question_of(asked, subjects[0])
@@ -116,18 +119,23 @@ def require_comparable(subjects: Sequence[LanguageRun]) -> None:
         require(context == own, f"{where} has a context of {own}, {first.run.folder} one of {context}; windows differ.")
 
 
-def require_seeds(side: Sequence[LanguageRun], of_one_model: bool) -> None:
-    """No run counts twice; where two models are compared, the runs of a side differ in their seeds alone."""
+def require_once(subjects: Sequence[LanguageRun]) -> None:
+    """No run counts twice, nor on both sides."""
+    seen: set[Path] = set()
+    for folder in (subject.run.folder for subject in subjects):
+        require(folder.resolve() not in seen, f"{folder} is given twice; a run counts once.")
+        seen.add(folder.resolve())
+
+
+def require_seeds(side: Sequence[LanguageRun]) -> None:
+    """Where two models are compared, the runs of a side differ in their seeds alone."""
+    first = side[0].run
     for number, subject in enumerate(side):
         folder, config = subject.run.folder, subject.run.config
+        both = first.config.model_name, config.model_name
+        differ = other_settings(decisive(first.config), decisive(config)) if both[0] == both[1] else " and ".join(both)
+        require(not differ, f"{first.folder} and {folder} are not seeds of one model: {differ}.")
         for other in side[:number]:
-            same = other.run.folder.resolve() == folder.resolve()
-            require(not same, f"{folder} is given twice; a run counts once.")
-        if number and of_one_model:
-            first = side[0].run
-            differ = other_settings(decisive(first.config), decisive(config))
-            require(not differ, f"{first.folder} and {folder} are not seeds of one model: {differ}.")
-        for other in side[:number] if of_one_model else ():
             again = f"{other.run.folder} and {folder} have the same seed, {config.seed}; a seed counts once."
             require(other.run.config.seed != config.seed, again)
 

@@ -50,6 +50,14 @@ class LanguageChoice:
     """Threads to compute on (one per core unless given); fewer are faster where the cores are busy."""
 
 
+@dataclass(frozen=True)
+class Moved:
+    """With --resume, of a run whose model need not be named."""
+
+    data: str | None = None
+    """Where the text of the run is now, if it has been moved."""
+
+
 def main(args: Sequence[str]) -> int:
     asked = parse_lm_train(args)
     with use_threads(asked.choice.threads):
@@ -68,7 +76,7 @@ def parse_lm_train(args: Sequence[str]) -> Asked:
     defaults = preset(chosen)
     names.task, names.scale = TASK, chosen
     groups: list[Any] = [("choice", LanguageChoice)]
-    groups += settings_groups(names, defaults) if named else []
+    groups += settings_groups(names, defaults) if named else [("moved", Moved)]
     everything = dataclasses.make_dataclass("Train", groups, frozen=True)
     parsed: Any = parse(everything, args, PROG, DESCRIPTION, model_words(names) if named else "")
     settings = {

@@ -9,18 +9,15 @@ from mapformers.runs.config import RunConfig
 
 
 def with_its_text(folder: Path, started: RunConfig, data: str | None) -> RunConfig:
-    """The config of a run, with ``data`` as the place of its text if that is given and holds the same text.
-
-    Another text is left to be refused with all other differences.
-    """
+    """The config of a run, with ``data`` as the place of its text if that is given; another text is refused."""
     if started.task != "text":
         return started
     before = started.task_settings
     if data is None or data == before.data:
-        remedy = "give the whole command, with the folder that it is in now as --data, and --resume"
+        remedy = "resume it with `mapformers lm train --resume`, and name the folder that it is in now with --data"
         require((Path(before.data) / NAME).is_file(), f"The text of {folder}, {before.data}, is not there; {remedy}.")
         return started
     there = replace(before, data=data, data_checksum="")  # which reads the checksum of what is there
-    if there.data_checksum != before.data_checksum:
-        return started
+    same = there.data_checksum == before.data_checksum
+    require(same, f"{data} holds another text than the one {folder} was started with; name that with --data.")
     return replace(started, task_settings=there)

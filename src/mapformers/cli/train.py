@@ -257,9 +257,10 @@ def check_same_run(folder: Path, asked: Asked) -> RunConfig:
         f"{folder} holds a run of {started.model_name} on {started.task} with seed {started.seed}; "
         "name those to resume it.",
     )
-    decide = [*asked.overrides, *(name for name in ("layers", "scale", "preset") if name in asked.given)]
-    given = sorted(f"--{name.replace('_', '-')}" for name in decide)
     named = choice.task is not None and (choice.model is not None or bool(choice.layers))
+    overrides = [name for name in asked.overrides if named or name != "data"]  # which says where a text is now
+    decide = [*overrides, *(name for name in ("layers", "scale", "preset") if name in asked.given)]
+    given = sorted(f"--{name.replace('_', '-')}" for name in decide)
     require(not given or named, f"A resumed run keeps its own settings; resume {folder} without {' '.join(given)}.")
     here = with_its_text(folder, started, asked.overrides.get("data"))
     other = differences(here, asked.compose()) if given else ""

@@ -1,11 +1,13 @@
 """`add_maps` turns a Llama, Mistral or Qwen2 that one already has into a MapFormer, in place."""
 
 import copy
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
     LlamaConfig,
@@ -17,15 +19,20 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from mapformers.config import from_dict
 from mapformers.errors import require
 from mapformers.files import read_json
+from mapformers.hf.cache import NoPagedCache
 from mapformers.hf.hub import NamedByPackage, Package
 from mapformers.hf.turning import OTHER_CACHES, AddedPath, Calls, Turning, checked_cache, new_cache
 from mapformers.modules.mixer import LayerShape
 from mapformers.modules.movement import VelocityOptions, require_rank
+from mapformers.starts import in_float32, tensors
+
+STARTED = "_path_started"  # on a tensor of a path that has its values
 
 
-class WithMaps(Package):
+class WithMaps(Package, NoPagedCache):
     """Mixed into a causal language model: each attention layer has a `path`, whose angle is added to RoPE's."""
 
     auto_class = "AutoModelForCausalLM"
@@ -42,22 +49,34 @@ class WithMaps(Package):
         for layer in self.model.layers:
             attention = layer.self_attn
             with torch.device(attention.q_proj.weight.device):
-                attention.path = new_path(self.config)
+                attention.path = new_path(self.config)  # in float32, whatever the model is in
             Turning(attention, calls)
+        self.start_paths(())  # which are as they should be, unless all this is on the device meta
         self._keep_in_fp32_modules_strict = {"path"}  # only now: transformers 4 looks for what is named before this
+
+    def path_tensors(self) -> dict[str, Tensor]:
+        return {name: tensor for name, tensor in tensors(self.model).items() if ".self_attn.path." in name}
+
+    @torch.no_grad()
+    def start_paths(self, without_values: Collection[str]) -> None:
+        """Paths start at zero movement, as far as their tensors have no values yet."""
+        start = tensors(new_path(self.config))
+        for name, tensor in self.path_tensors().items():
+            if name in without_values:
+                tensor.copy_(start[name.rpartition(".")[2]])
+            setattr(tensor, STARTED, True)
+
+    def init_weights(self) -> None:
+        """Also after `to_empty`, which makes other tensors of those that were started."""
+        super().init_weights()  # type: ignore[misc]
+        self.start_paths([name for name, tensor in self.path_tensors().items() if not hasattr(tensor, STARTED)])
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """A checkpoint without maps is that of the plain model: its paths start at zero movement."""
         load: Any = super().from_pretrained  # type: ignore[misc]
         model, found = load(*args, output_loading_info=True, **kwargs)
-        start = None
-        for name in found["missing_keys"]:
-            owner, _, tensor = name.rpartition(".")
-            if owner.endswith(".path"):
-                start = new_path(model.config).state_dict() if start is None else start
-                with torch.no_grad():
-                    getattr(model.get_submodule(owner), tensor).copy_(start[tensor])
+        model.start_paths([name.removeprefix("model.") for name in found["missing_keys"]])
         return (model, found) if output_loading_info else model
 
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *_: Any) -> None:
@@ -71,11 +90,15 @@ class WithMaps(Package):
 
 
 def new_path(config: Any) -> AddedPath:
+    """The path of one layer, without movement."""
+    of_maps = hasattr(config, "map_rank")
+    require(of_maps, f"{type(config).__name__} has no maps; build the plain model, and give it maps with add_maps.")
     heads = config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     shape = LayerShape(config.hidden_size, getattr(config, "num_key_value_heads", None) or heads, head_dim)
     options = VelocityOptions(config.map_omega_max, config.map_base, config.map_learn_omega)
-    return AddedPath(shape, config.map_rank, options)
+    with in_float32():
+        return AddedPath(shape, config.map_rank, options)
 
 
 @dataclass(
@@ -144,7 +167,7 @@ def add_maps(
     settings = {"map_rank": rank, "map_omega_max": omega_max, "map_base": base, "map_learn_omega": learn_omega}
     require(isinstance(rank, int) and not isinstance(rank, bool), f"rank must be a whole number, not {rank!r}.")
     require_rank(rank)
-    VelocityOptions(omega_max, base, learn_omega)
+    from_dict(VelocityOptions, {"omega_max": omega_max, "base": base, "learn_omega": learn_omega})
     plain = model.config
     config: Any = copy.deepcopy(plain)  # another model may have been built from it
     config.__class__ = mapped.config_class
@@ -161,6 +184,8 @@ def add_maps(
 
 def load_with_maps(folder: str | Path, **settings: Any) -> PreTrainedModel:
     """A model that `add_maps` made and `save_pretrained` saved; ``settings`` as of `from_pretrained`."""
+    there = (Path(folder) / "config.json").is_file()
+    require(there, f"{folder} is no folder with a config.json; for a model of the hub, use AutoModelForCausalLM.")
     kind = read_json(Path(folder) / "config.json").get("model_type")
     known = {model.config_class.model_type for model in WITH_MAPS.values()}
     require(kind in known, f"{folder} holds a model of type {kind!r}, without maps; load it with from_pretrained.")

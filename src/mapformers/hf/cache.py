@@ -83,6 +83,18 @@ class MapFormerCache(Cache):
         raise UserError("A MapFormerCache is filled by the model it belongs to, not layer by layer.")
 
 
+class NoPagedCache:
+    """Mixed in before `GenerationMixin`: generation in pages has a cache of its own, which no layer of ours fills."""
+
+    def init_continuous_batching(self, *_: Any, **__: Any) -> Any:
+        raise UserError(
+            "A model with maps keeps its own state, so it does not generate in pages: leave cache_implementation out, "
+            "and call generate with a padded batch instead of generate_batch."
+        )
+
+    generate_batch = continuous_batching_context_manager = init_continuous_batching
+
+
 def checked_cache(given: Any) -> MapFormerCache:
     """The cache that a call goes on from, if it is one of ours."""
     require(isinstance(given, MapFormerCache), OTHER_CACHES)

@@ -8,13 +8,19 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from mapformers.config import to_dict
-from mapformers.errors import UserError
+from mapformers.errors import UserError, require
 from mapformers.hf.hub import NamedByPackage
 from mapformers.model import SIZES, LayerSpec, ModelConfig, model_config
 from mapformers.modules.layer import LAYERS
 
 DEFAULT_MODEL = "mapwm"
 GPT2_VOCABULARY = 50257
+# What other models call it -> what it is here; None: there is no such thing.
+ELSEWHERE = {
+    "n_embd": "d_model", "dim": "d_model", "hidden_dim": "d_model", "n_layer": "n_layers", "n_head": "n_heads",
+    "num_key_value_heads": None, "intermediate_size": "mlp_ratio", "mlp": "mlp_ratio", "rope_theta": "rope_base",
+    "dropout": None, "tied": "tie_head", "tie": "tie_head", "r": "rank", "vocabulary_size": "vocab_size",
+}  # fmt: skip
 
 
 class MapFormerConfig(NamedByPackage, PretrainedConfig):
@@ -56,6 +62,7 @@ class MapFormerConfig(NamedByPackage, PretrainedConfig):
         **settings: Any,
     ):
         given = {name: settings.pop(name) for name in self.attribute_map if name in settings}  # by their other names
+        refuse_two_answers(given, {"d_model": (d_model, 64), "n_heads": (n_heads, 1), "n_layers": (n_layers, None)})
         d_model, n_heads = given.get("hidden_size", d_model), given.get("num_attention_heads", n_heads)
         n_layers = given.get("num_hidden_layers", n_layers)
         tie_word_embeddings = given.get("tie_head", tie_word_embeddings)
@@ -93,6 +100,8 @@ class MapFormerConfig(NamedByPackage, PretrainedConfig):
             sizes["head_dim"] = None  # an equal share, which need not be said
         options = {} if self.model is None else {name: getattr(self, name) for name in option_names(self.model)}
         layers: Any = None if self.layers is None else [(name, options) for name, options in self.layers]
+        whole = layers is None or self.n_layers == len(layers)
+        require(whole, f"n_layers is {self.n_layers}, but the hybrid has {len(layers or ())} layers; set `layers`.")
         n_layers = self.n_layers if layers is None else None
         return model_config(
             self.model, vocab_size=self.vocab_size, n_layers=n_layers, layers=layers, **sizes, **options
@@ -108,6 +117,14 @@ class MapFormerConfig(NamedByPackage, PretrainedConfig):
         return cls(layers=[(layer.name, to_dict(layer.options)) for layer in config.layers], **sizes, **settings)
 
 
+def refuse_two_answers(given: dict[str, Any], ours: dict[str, tuple[Any, Any]]) -> None:
+    """The same size by two names, with two values; ``ours``: the value by our own name, and what it is unless given."""
+    for name, other in MapFormerConfig.attribute_map.items():
+        value, unless_given = ours.get(other, (None, None))
+        if name in given and value not in (unless_given, given[name]):
+            raise UserError(f"{name} and {other} are the same, but are {given[name]} and {value}; give one of them.")
+
+
 def option_names(model: str) -> set[str]:
     """The options of a model's layer."""
     return {field.name for field in dataclasses.fields(LAYERS[model].options)}
@@ -118,6 +135,9 @@ def refuse_misspelt(settings: dict[str, Any], model: str | None, known: set[str]
     of_layers = {name for layer in LAYERS for name in option_names(layer)} - known
     names = known | set(SIZES) | {"n_layers", "layers", "model"}
     for name in settings.keys() - vars(PretrainedConfig()).keys():
+        if name in ELSEWHERE:
+            ours = f"it is {ELSEWHERE[name]!r} here" if ELSEWHERE[name] else "there is no such thing here"
+            raise UserError(f"{name!r} is of other models: {ours}.")
         if name in of_layers:
             where = "of a hybrid; give it to its layers" if model is None else f"of model {model!r}; leave it out"
             raise UserError(f"{name!r} is no option {where}.")

@@ -9,17 +9,21 @@ from torch import Tensor, nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from mapformers.errors import describe, require
-from mapformers.hf.cache import OTHER_CACHES, MapFormerCache, checked_cache
+from mapformers.errors import UserError, describe, require
+from mapformers.hf.cache import OTHER_CACHES, MapFormerCache, NoPagedCache, checked_cache
 from mapformers.hf.configuration import MapFormerConfig
 from mapformers.hf.hub import Package
+from mapformers.hf.precision import cast_but_paths, cast_like
 from mapformers.hf.starts import start, start_layer
 from mapformers.model import EMBEDDING_STD, Decoder, TiedHead
 from mapformers.modules.context import EMPTY_PAST, Context, StreamState
 from mapformers.starts import in_float32, reset_parameters
 
+# The decoder's own names -> those of `transformers`.
+NAMED_HERE = {"padding_mask": "attention_mask", "state": "past_key_values", "return_state": "use_cache"}
 
-class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: ignore[misc]
+
+class MapFormerForCausalLM(Package, NoPagedCache, PreTrainedModel, GenerationMixin):  # type: ignore[misc]
     """tokens → logits, with `generate`, `Trainer`, `save_pretrained` and what else `transformers` has.
 
     ``decoder`` is the model itself, as `build_model` builds it: `decoder.observe(tokens)` looks inside.
@@ -42,7 +46,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         with in_float32():
             self.decoder = Decoder(config.decoder_config())
         self._start_tied_head()
-        self.decoder.to(dtype)
+        cast_but_paths(self.decoder, dtype)
         if any(name.endswith(".path") for name, _ in self.decoder.named_modules()):
             self._keep_in_fp32_modules_strict = {"path"}  # angles grow with the path, and the rounding of ω too
         self._no_split_modules = sorted({type(layer).__name__ for layer in self.decoder.layers})
@@ -79,6 +83,8 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         width = self.config.d_model
         fits = inputs_embeds is None or (inputs_embeds.ndim == 3 and inputs_embeds.shape[-1] == width)
         require(fits, f"inputs_embeds must have the shape (batch, length, {width}).")
+        for name in NAMED_HERE.keys() & kwargs.keys():
+            raise UserError(f"{name!r} is called {NAMED_HERE[name]!r} here; give it by that name.")
         require(not output_attentions, "Attention is fused: call model.decoder.observe(tokens) to look at it.")
         cache = None if past_key_values is None else checked_cache(past_key_values)
         use_cache = self._keeps_state(use_cache, cache)
@@ -86,7 +92,7 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         given = input_ids if inputs_embeds is None else inputs_embeds
         assert given is not None
         settings: dict[str, Any] = {
-            "reset": starts_of_documents(position_ids, reset, continues=state is not None),
+            "reset": starts_of_documents(position_ids, reset, given, continues=state is not None),
             "padding_mask": padding(attention_mask, given),
             "keeps_state": use_cache,
         }
@@ -212,6 +218,20 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         elif generation_config.use_cache is not False:
             model_kwargs["past_key_values"] = MapFormerCache()
 
+    def prepare_inputs_for_generation(
+        self, input_ids: Any, *args: Any, inputs_embeds: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """What a step of `generate` reads: no token that was generated begins a document."""
+        inputs: dict[str, Any] = super().prepare_inputs_for_generation(  # type: ignore[misc]
+            input_ids, *args, inputs_embeds=inputs_embeds, **kwargs
+        )
+        reset, embedded = inputs.get("reset"), inputs.get("inputs_embeds")
+        if reset is not None:
+            given = inputs["input_ids"] if embedded is None else embedded
+            generated = max(0, input_ids.shape[1] - reset.shape[1]) if embedded is None else 0
+            inputs["reset"] = nn.functional.pad(reset, (0, generated))[:, -given.shape[1] :]
+        return inputs
+
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # ours instead
@@ -220,7 +240,8 @@ class MapFormerForCausalLM(Package, PreTrainedModel, GenerationMixin):  # type: 
         """The same model as `build_model` builds it, with a copy of the weights; a tied head stays tied."""
         tied = self.config.tie_word_embeddings
         with torch.device(self.decoder.norm.gain.device), in_float32():
-            decoder = Decoder(dataclasses.replace(self.config.decoder_config(), tie_head=tied)).to(self.dtype)
+            decoder = Decoder(dataclasses.replace(self.config.decoder_config(), tie_head=tied))
+        cast_like(decoder, self.decoder)
         weights = dict(self.decoder.state_dict())
         if tied:
             del weights["head.weight"]
@@ -243,12 +264,17 @@ def padding(attention_mask: Tensor | None, given: Tensor) -> Tensor | None:
     return None if bool(real.all()) else real
 
 
-def starts_of_documents(position_ids: Tensor | None, reset: Tensor | None, continues: bool) -> Tensor | None:
+def starts_of_documents(
+    position_ids: Tensor | None, reset: Tensor | None, given: Tensor, continues: bool
+) -> Tensor | None:
     """Where packed documents begin: said directly, or by positions that begin again at 0.
 
     A text that does not continue another begins at its first token without being told to.
     """
     if reset is not None or position_ids is None:
         return reset
-    begins = position_ids == 0
+    batch, length = given.shape[:2]
+    fits = position_ids.shape in ((length,), (1, length), (batch, length))
+    require(fits, f"position_ids must be of shape {(batch, length)} or {(1, length)}, not {describe(position_ids)}.")
+    begins = (position_ids == 0).expand(batch, length)
     return begins if bool((begins if continues else begins[:, 1:]).any()) else None

@@ -174,6 +174,8 @@ class Calls:
         kwargs = {**dict(zip(self.parameters, args)), **kwargs}
         given = kwargs.get("input_ids") if kwargs.get("inputs_embeds") is None else kwargs["inputs_embeds"]
         require(isinstance(given, Tensor), "Give input_ids or inputs_embeds.")
+        told = "Give position_ids that begin again at 0 where a document begins; a Llama with maps takes no reset."
+        require(kwargs.get("reset") is None, told)
         assert isinstance(given, Tensor)
         cache, use_cache = kwargs.get("past_key_values"), kwargs.get("use_cache")
         read_twice = self.model.training and recomputes(self.model)

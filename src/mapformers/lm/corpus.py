@@ -50,7 +50,7 @@ class Corpus:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Read when it is first used: training needs none."""
-        return tokenizer_of(self.folder, self.manifest.tokenizer, f"prepare {self.folder} anew")
+        return tokenizer_of(self.folder, self.manifest.tokenizer, f"delete {self.folder} and prepare it anew")
 
     def faults(self) -> Iterator[str]:
         """Read everything, and say what is not as it was written: a sentence for every damaged file."""

@@ -149,7 +149,9 @@ def _text_of_line(name: str, line: bytes | str, reading: ReadOptions) -> str:
 def text_of_row(name: str, row: Any, field: str) -> str:
     """The text in a row of JSON or of a dataset."""
     text = row.get(field) if isinstance(row, dict) else None
-    if not isinstance(text, str):
+    if text is not None and not isinstance(text, str):
+        raise BrokenDocument(name, f"has no text under {field!r}, but {json.dumps(text, default=str)[:20]}")
+    if text is None:
         known = f", only {', '.join(map(str, row))}" if isinstance(row, dict) and row else ""
         raise BrokenDocument(name, f"has no text under {field!r}{known}", "name another --field")
     if not is_text(text):  # JSON can spell half of a surrogate pair

@@ -81,13 +81,6 @@ class Measured:
         """The mean of the last five perplexities; None where none was measured."""
         return mean_of_last(self.training) if self.training else None
 
-    @property
-    def final_perplexity(self) -> float:
-        """The mean of the last five, or that of the windows where a run has measured none."""
-        if self.last_five is not None:
-            return self.last_five
-        return math.nan if self.windows is None else self.windows.perplexity
-
 
 @dataclass(frozen=True)
 class EvaluationSettings:
@@ -127,8 +120,10 @@ def language_run(folder: str | Path, data: str | Path | None = None) -> Language
     assert isinstance(model, Decoder) and isinstance(task, Text)
     subject = LanguageRun(run, model, task)
     known, found = model.config.vocab_size, subject.tokenizer.vocab_size
-    fits = f"The tokenizer of {folder} has a vocabulary of {found} tokens, its model one of {known}."
-    require(found == known, fits)
+    fits = f"The tokenizer of {folder} has a vocabulary of {found} tokens, its model one of {known}"
+    require(
+        found == known, f"{fits}: it was trained on text whose manifest was changed; prepare the text and train anew."
+    )
     return subject
 
 
@@ -153,8 +148,8 @@ def corpus_of(run: Run) -> Corpus:
     task = run.task
     assert isinstance(task, Text)
     there = (Path(task.settings.data) / NAME).is_file()
-    remedy = "work in the folder where the run was started, or name it with --data"
-    require(there, f"The text of {run.folder}, {task.settings.data}, is not there; {remedy}.")
+    remedy = "work in the folder where the run was started, or name the prepared folder with --data"
+    require(there, f"The text of {run.folder} is not in {task.settings.data}, which has no {NAME}; {remedy}.")
     return task.corpus
 
 
@@ -213,17 +208,22 @@ def documents_of(text: TokenText) -> list[Ids]:
 def differences(first: Sequence[Measured], second: Sequence[Measured]) -> dict[str, Difference]:
     """What the first runs have over the second, as a ratio of perplexities: −0.02 is 2 % less.
 
-    Several runs of a side are seeds of one model: pairs are of their means. Over seeds, Welch's test is of the mean of
-    the last five validation perplexities (or of the final one, where a run has none), in logarithms.
+    Several runs of a side are seeds of one model: pairs are of their means. Welch's test is over the perplexities of
+    the seeds, in logarithms: of the windows, and of the mean of the last five that were measured in training.
     """
-    sides = (first, second)
-    windows = [[m.windows.nats for m in side if m.windows is not None] for side in sides]
-    found = {"validation windows, paired": paired(*map(mean_losses, windows))}
+    sides, found = (first, second), {}
+    windows = [[m.windows for m in side if m.windows is not None] for side in sides]
+    if all(windows):
+        found["validation windows, paired"] = paired(*(mean_losses([each.nats for each in side]) for side in windows))
     curves = [m.contexts for side in sides for m in side if m.contexts is not None]
     for context in curves[0].contexts if curves and curves[0].documents >= 2 else ():
         losses = [mean_losses([m.contexts.of(context) for m in side if m.contexts]) for side in sides]
         found[f"context {context}, documents, paired"] = paired(*losses)
-    if min(map(len, sides)) >= 2:
-        logs = [[math.log(m.final_perplexity) for m in side] for side in sides]
-        found["seeds, Welch"] = welch(*logs)
+    by_seed = {
+        "validation windows, seeds, Welch": [[each.perplexity for each in side] for side in windows],
+        "mean of the last five, seeds, Welch": [[m.last_five for m in side if m.last_five] for side in sides],
+    }
+    for name, perplexities in by_seed.items():
+        if min(map(len, perplexities)) >= 2:
+            found[name] = welch(*([math.log(each) for each in side] for side in perplexities))
     return {name: difference.as_ratio() for name, difference in found.items()}

@@ -5,6 +5,7 @@ Examples:
 """
 
 import hashlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +68,7 @@ class HubSource:
             raise UserError(
                 f"{self.name} needs the package `datasets`: pip install 'mapformers[hf]', or give a file or folder."
             ) from None
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells of every attempt; we say the last
         load = partial(datasets.load_dataset, self.dataset, self.config, split=self.split, streaming=True)
         try:
             try:

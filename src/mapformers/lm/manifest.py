@@ -5,6 +5,7 @@ nothing is open, so an interrupted preparation goes on after the last one.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ NAME = "manifest.json"
 SPLITS = ("train", "val", "long")
 ID_TYPES = {"uint16": "<u2", "uint32": "<u4"}  # the numpy type of token ids, little-endian on every machine
 BORDER_TYPE = "<u8"
+SEAL = "manifest_sha256"
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         plain = {"format": FORMAT, **asdict(self), "totals": self.totals(), "checksum": self.checksum()}
-        write_json(folder / NAME, plain)
+        write_json(folder / NAME, {**plain, SEAL: _seal(plain)})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -112,11 +114,18 @@ class Manifest:
             raise UserError(f"{path} is damaged; prepare the folder again.") from None
         require(known, f"{path} was written by another version of mapformers; prepare the folder again.")
         require_fit(vocabulary, kind)
+        whole = data.pop(SEAL, None) in (None, _seal(data))  # folders of earlier versions have none
+        require(whole, f"{path} has changed since it was written; prepare the folder again.")
         return found
 
     @property
     def vocab_size(self) -> int:
         return int(self.tokenizer["vocab_size"])
+
+
+def _seal(plain: Mapping[str, Any]) -> str:
+    """A hash of all that a manifest says."""
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def require_fit(vocab_size: int, id_type: str) -> None:

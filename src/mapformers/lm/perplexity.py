@@ -49,7 +49,7 @@ def window_losses(model: Callable[..., Any], task: Text, split: str = "val", n_w
     settings = task.split_settings(split)
     size = max(1, LOGITS_AT_ONCE // (task.vocab_size * settings.context))
     nats, counts = [], []
-    with in_eval_mode(model), doing(f"windows of {split}", n_windows) as stage:
+    with in_eval_mode(model), doing(f"windows of {split}", min(n_windows, task.n_windows(settings))) as stage:
         for batch in task.evaluation_batches(settings, n_windows, size, generator(0, "evaluate")):
             logits = check_logits(batch.read_by(model), batch.tokens, task)
             for row, targets, mask in zip(logits, batch.targets, batch.score_mask):

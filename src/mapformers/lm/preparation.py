@@ -16,7 +16,7 @@ from rich.console import Console
 
 from mapformers.config import from_dict, require_choices
 from mapformers.errors import UserError, require
-from mapformers.files import clear_file_errors, hold_folder, write_atomically
+from mapformers.files import clear_file_errors, hold_folder, sha256, write_atomically
 from mapformers.lm.corpus import Corpus, size_fault
 from mapformers.lm.documents import BrokenDocument, Document, ReadOptions
 from mapformers.lm.gpt2 import gpt2
@@ -112,6 +112,8 @@ class Preparation:
             if source.passed_over:
                 progress.say(passed_over_text(source))
         before = self._begun()
+        if before is not None:
+            self._require_tokenizer(before)
         if before is not None and before.complete:
             progress.say(f"{self.folder} is complete already.")
             return
@@ -125,7 +127,8 @@ class Preparation:
         else:
             total, rule, manifest = None, SplitRule(**before.made["rule"]), before
             tokenizer = Corpus(self.folder, before).tokenizer
-            progress.say(f"{self.folder}: going on after {before.documents_read:,} documents.")
+            if before.rounds:
+                progress.say(f"{self.folder}: going on after {before.documents_read:,} documents.")
         progress.begin(manifest.documents_read, total)
         writer = ShardWriter(self.folder, manifest, tokenizer, self.settings.shard_tokens, progress)
         writer.write_all(self._sorted(manifest.documents_read, rule, reserved))
@@ -152,13 +155,27 @@ class Preparation:
         whole = list(itertools.takewhile(lambda done: _is_whole(self.folder, done, found.id_type), found.rounds))
         return replace(found, rounds=tuple(whole), complete=found.complete and len(whole) == len(found.rounds))
 
+    def _require_tokenizer(self, begun: Manifest) -> None:
+        """The tokenizer of the shards must be there as it was written; one that was not made here is put back."""
+        path = self.folder / "tokenizer.json"
+        if path.is_file() and sha256(path) == begun.tokenizer["sha256"]:
+            return
+        own = self.own_tokenizer
+        remedy = f"delete {self.folder} and prepare it anew"
+        kept = own is not None and _sha256(own) == begun.tokenizer["sha256"]
+        require(kept, f"{path} is missing or has changed since it was written; {remedy}.")
+        assert own is not None
+        with clear_file_errors("write to", self.folder):
+            write_atomically(path, own.to_json().encode())
+
     def _require_same(self, begun: Mapping[str, Any]) -> None:
         """A preparation goes on with the settings and the texts that it was begun with."""
         mine, differ = self._made, self._differ(begun)
         changed = [key for key in differ if key in TEXTS and mine[key]["name"] == begun.get(key, {}).get("name")]
         require(
             not changed,
-            f"The text of {' and '.join(changed)} is not as it was when {self.folder} was begun; choose another --out.",
+            f"The text of {' and '.join(mine[key]['name'] for key in changed)}, or how it is read, is not as it was "
+            f"when {self.folder} was begun; choose another --out.",
         )
         require(
             not differ,
@@ -219,7 +236,10 @@ class Preparation:
     def _train_bpe(self, rule: SplitRule, reserved: dict[int, str], progress: PrepareProgress) -> LibraryTokenizer:
         vocabulary = vocabulary_of(self.settings.tokenizer)
         progress.say(f"Making a BPE of {vocabulary:,} tokens from the training text.")
-        return train_bpe(self._training_texts(rule, reserved), vocabulary)
+        made = train_bpe(self._training_texts(rule, reserved), vocabulary)
+        if made.vocab_size < vocabulary:
+            progress.say(f"The text has words for no more than {made.vocab_size:,}.")
+        return made
 
     def _training_texts(self, rule: SplitRule, reserved: dict[int, str]) -> Iterator[str]:
         left = BPE_TEXT

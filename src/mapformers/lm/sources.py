@@ -101,9 +101,11 @@ def find_source(text: str, reading: ReadOptions | None = None, suffixes: Sequenc
     require(path.exists(), f"There is no file or folder {text}; give a path, python: or hf:NAME.")
     if path.is_dir():
         return _folder(path, reading, suffixes)
+    require(path.is_file(), f"{text} is no regular file; write its text into one, as it is read more than once.")
     require(path.stat().st_size > 0, f"{text} is empty; give one with text in it.")
     lines = content_suffix(path) != JSON or first_row(path, reading) is not None
-    require(lines, f"{text} is not JSON lines, an object in each line; rename it to .txt to read it as plain text.")
+    remedy = "write each document as an object on one line, or rename the file to .txt to read it as plain text"
+    require(lines, f"{text} is not JSON lines; {remedy}.")
     return FileSource(path.name, [(path.name, path)], reading)
 
 

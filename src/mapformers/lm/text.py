@@ -160,6 +160,10 @@ class Text(Task[TextSettings]):
             starts.append((offset + order(np.arange(begin, end)) * context) % size)
         return np.concatenate(starts)
 
+    def n_windows(self, settings: TextSettings) -> int:
+        """How many windows side by side have every token of a split as a target."""
+        return -(-(len(self.text_of(settings)) - 1) // settings.context)
+
     def evaluation_batches(
         self, split: "str | Mapping[str, Any] | TextSettings", n_sequences: int, batch_size: int, generator: Any
     ) -> Iterator[Batch]:
@@ -169,7 +173,7 @@ class Text(Task[TextSettings]):
         """
         settings = self.split_settings(split)
         size, context = len(self.text_of(settings)), settings.context
-        windows = -(-(size - 1) // context)
+        windows = self.n_windows(settings)
         chosen = np.arange(min(n_sequences, windows), dtype=np.int64) * windows // min(n_sequences, windows)
         for start in range(0, len(chosen), batch_size):
             wanted = chosen[start : start + batch_size] * context
@@ -251,7 +255,8 @@ def _text_for(corpus: Corpus, settings: TextSettings) -> TokenText:
     require(
         len(known[portion]) > context,
         f"A context of {context} needs {context + 1} tokens, but {portion} of {corpus.folder} has "
-        f"{len(known[portion])}; choose a smaller --context or more text.",
+        f"{len(known[portion])}; choose a smaller --context, or prepare more text"
+        + (" for validation (a larger --val, or --val 0 for none)." if portion == "val" else "."),
     )
     return known[portion]
 

@@ -21,6 +21,7 @@ from mapformers.files import read_json
 SEPARATOR = "<|endoftext|>"
 SEPARATORS = (SEPARATOR, "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 PIECE = 2**20  # characters that are encoded at once
+LARGEST_BPE = 10**7  # tokens; the library takes memory for as many as it is asked for
 PLACE_TO_CUT = re.compile(r"(?<=\S)[ \n]")
 Ids = NDArray[np.integer[Any]]
 
@@ -95,13 +96,13 @@ def byte_letters() -> list[str]:
 class LibraryTokenizer(Tokenizer):
     """Whatever a `tokenizer.json` of the library `tokenizers` describes."""
 
-    def __init__(self, content: str, kind: str, separator: int | None = None):
+    def __init__(self, content: str, kind: str, separator: int | None = None, name: str = "The tokenizer"):
         self.kind = kind
         self._content = content
         try:
             self._library = library().Tokenizer.from_str(content)
         except Exception as error:  # the library raises nothing more special
-            raise UserError(f"This is no tokenizer that the library `tokenizers` reads: {error}.") from None
+            raise UserError(f"{name} is none that the library `tokenizers` reads ({error}); give another.") from None
         self._library.encode_special_tokens = True  # a text may spell the separator without ending there
         self._library.no_truncation()
         self._library.no_padding()
@@ -109,14 +110,17 @@ class LibraryTokenizer(Tokenizer):
         self.vocab_size = 1 + max(vocabulary.values(), default=0)
         known = next((vocabulary[name] for name in SEPARATORS if name in vocabulary), None)
         found = known if separator is None else separator
-        require(found is not None, f"The tokenizer has no token that ends a document ({', '.join(SEPARATORS)}).")
+        require(found is not None, f"{name} has no token that ends a document ({', '.join(SEPARATORS)}); give another.")
         assert found is not None
         self.separator = found
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
         cut = [list(pieces(text)) if self._cuttable else [text] for text in texts]
         every = [piece for parts in cut for piece in parts]
-        found = iter(self._library.encode_batch_fast(every, add_special_tokens=False))
+        try:
+            found = iter(self._library.encode_batch_fast(every, add_special_tokens=False))
+        except Exception as error:  # as above
+            raise UserError(f"The tokenizer cannot encode this text ({error}); give another --tokenizer.") from None
         encoded = ([np.array(next(found).ids, dtype=np.uint32) for _ in parts] for parts in cut)
         return [np.concatenate(parts) if parts else np.empty(0, np.uint32) for parts in encoded]
 
@@ -156,6 +160,7 @@ def pieces(text: str, size: int = PIECE) -> Iterator[str]:
 def train_bpe(texts: Iterable[str], vocab_size: int) -> LibraryTokenizer:
     """A byte-level BPE of these texts, the same for the same texts. The separator is token 0."""
     require(vocab_size >= 257, f"A BPE has 256 bytes and the separator, so at least 257 tokens, not {vocab_size}.")
+    require(vocab_size <= LARGEST_BPE, f"A BPE has at most {LARGEST_BPE:,} tokens, not {vocab_size:,}; ask for fewer.")
     made = library().Tokenizer(library().models.BPE())
     made.pre_tokenizer = library().pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = library().decoders.ByteLevel()
@@ -187,7 +192,7 @@ def from_path(path: Path) -> LibraryTokenizer:
             return from_merges(read_json(path / "vocab.json"), read_merges(merges.read_text("utf-8")), "file")
         path = path / "tokenizer.json"
     require(path.is_file(), f"There is no tokenizer {path}; give bytes, gpt2, bpe:VOCAB or a tokenizer.json.")
-    return LibraryTokenizer(path.read_text("utf-8"), "file")
+    return LibraryTokenizer(path.read_text("utf-8"), "file", name=f"The tokenizer {path}")
 
 
 def read_merges(content: str) -> list[tuple[str, ...]]:

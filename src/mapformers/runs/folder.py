@@ -19,6 +19,7 @@ from mapformers.runs.metrics import read_metrics
 
 ABOUT_A_RUN = ("cell.json", "measures.json")  # what `mapformers reproduce` says of it
 OF_ITS_TASK = ("text.json", "tokenizer.json")  # what a task has to keep: `files_to_keep`
+PREPARED = "manifest.json"  # a prepared text has one, and a run has none
 
 
 class RunFolder:
@@ -35,14 +36,16 @@ class RunFolder:
         """Refuse a folder in which a process trains, and one that holds a run with a checkpoint or a result.
 
         The latter may be overwritten, if that is wanted, and a run that has come to neither may be started again. What
-        is no run of ours is never overwritten.
+        is no run of ours is never overwritten: a prepared text, and files that are called as those of a run are.
         """
         require(not self.is_locked(), self._in_use)
         self._require_no_run(overwrite)
 
     def _require_no_run(self, overwrite: bool) -> None:
         with clear_file_errors("write to", self.path):
-            held = any(file.exists() for file in (self.config_file, self.metrics_file, self.result_file))
+            own = (self.config_file, self.metrics_file, self.result_file)
+            others = (self.path / name for name in (*OF_ITS_TASK, PREPARED))
+            held = any(file.exists() for file in (*own, *others))
             begun = self.result_file.exists() or self.has_checkpoint()
         if held or begun:
             foreign = f"{self.path} holds files of something else than a whole run; choose another --out."
@@ -146,7 +149,7 @@ class RunFolder:
         path, complaints = checkpoint.latest(self.checkpoints)
         if path is None:
             why = " ".join(complaints) or f"{self.path} holds no checkpoint yet."
-            raise UserError(f"{why} There is nothing to measure; train it first.")
+            raise UserError(f"{why} So there is no model; train it first, or name another run.")
         model = config.build_model() if model is None else model
         checkpoint.load_weights(path, model)
         return model, checkpoint.manifest(path)["step"], complaints

@@ -68,8 +68,8 @@ class Trainer:
         batch = config.train.batch_size
         require(
             batch % self.parts == 0,
-            f"A batch of {batch} cannot be shared by {self.accelerator.num_processes} processes in "
-            f"{config.backend.accumulate} parts each; choose a --batch-size that {self.parts} divides.",
+            f"A batch of {batch} cannot be cut into {self.parts} equal parts (processes times --accumulate); choose a "
+            f"--batch-size that {self.parts} divides.",
         )
         self.batches_of: MakeBatches = self._make_batches
         if config.backend.read_ahead:

@@ -59,8 +59,9 @@ class DifferenceView(View):
         headings = [world, "over seeds", "Welch's p", "paired p", "seeds"]
         headings += [word for each in ("window", "document") for word in (f"{each} by {each}", "p", f"{each}s")]
         notes = [
-            "Seeds with one number read the same text in the same order: the paired p compares those that both rows "
-            "have. A row of one seed is compared with the same seed.",
+            "Over seeds: the mean of the last five evaluations in training, as in the paper; windows and documents: "
+            "the model as it is. Seeds with one number read the same text in the same order: the paired p compares "
+            "those that both rows have. A row of one seed is compared with the same seed.",
             "Validation windows, and long documents, each with the mean loss over the seeds that both rows have. "
             "Windows of one document resemble each other, and seeds add a spread of their own, so these p say only "
             "that the trained models differ, not that models trained anew would.",
