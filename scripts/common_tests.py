@@ -35,6 +35,19 @@ EXCEPTIONS: dict[tuple[str, str], str] = {  # (test, model or "all"): why it may
     ("test_generate_continue_from_past_key_values", "mamba"): NO_KEYS,
     ("test_generate_continue_from_inputs_embeds", "mamba"): NO_KEYS,
 }
+# These read attention weights, which fused attention does not give: they are run as for a model without any.
+READ_WEIGHTS = {
+    "test_attention_outputs",
+    "test_model_outputs_equivalence",
+    "test_retain_grad_hidden_states_attentions",
+    "test_greedy_generate_dict_outputs",
+    "test_greedy_generate_dict_outputs_use_cache",
+    "test_sample_generate_dict_output",
+    "test_beam_sample_generate_dict_output",
+    "test_beam_search_generate_dict_output",
+    "test_beam_search_generate_dict_outputs_use_cache",
+    "test_eager_matches_sdpa_inference_24_fp32_pad_left_output_attentions",
+}
 
 
 class Tester:
@@ -121,6 +134,7 @@ def run(common: ModuleType, model: str) -> Outcomes:
 
         def setUp(self) -> None:
             self.model_tester = Tester(common, model)
+            self.has_attentions = self._testMethodName not in READ_WEIGHTS
             set_seed(0)
             common.global_rng.seed(0)  # of ids_tensor, which otherwise draws anew every time
 
