@@ -12,6 +12,8 @@ Examples:
     ...     pass  # forward, backward, optimizer.step()
 """
 
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -19,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from mapformers.modules.context import Context
-from mapformers.modules.movement import Movement, find_movements
+from mapformers.modules.movement import Adjust, Movement, find_movements
 
 FOLLOW = 0.1  # how far the kept mean follows that of each batch
 
@@ -29,30 +31,45 @@ def zero_mean_movement(model: nn.Module, on: bool) -> None:
 
     Models without movements (`rope`, a module of one's own) are left as they are.
     """
+    adjust = _adjustment(_is_one_of_several()) if on else None
     for movement in find_movements(model):
-        movement.adjust = subtract_mean if on else None
+        movement.adjust = adjust
 
 
-def subtract_mean(movement: Movement, delta_in: Tensor, context: Context) -> Tensor:
-    """Δ_in less its mean over the real tokens of the whole batch, on all processes.
+def subtract_mean(movement: Movement, delta_in: Tensor, context: Context, total: Callable[[Tensor], Tensor]) -> Tensor:
+    """Δ_in less its mean over the real tokens of the whole batch; ``total``: the sum over all processes.
 
     ``movement.mean`` follows, so that nothing jumps when this ends.
     """
     weight = context.real_here().to(delta_in.dtype)[:, :, None, None]
-    moved, counted = sum_over_processes((delta_in * weight).sum(dim=(0, 1))), sum_over_processes(weight.sum())
+    moved, counted = total((delta_in * weight).sum(dim=(0, 1))), total(weight.sum())
     mean = moved / counted.clamp(min=1)
     with torch.no_grad():
         movement.mean += FOLLOW * mean
     return delta_in - mean
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def sum_over_processes(x: Tensor) -> Tensor:
-    """Σ of ``x`` over all processes, differentiable; ``x`` itself where there is one."""
-    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
-        return x
-    summed: Tensor = _Sum.apply(x)
-    return summed
+def _is_one_of_several() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+@cache
+def _adjustment(of_several: bool) -> Adjust:
+    """The same function for every step, or a compiler would begin anew."""
+    return partial(subtract_mean, total=_sum_over_processes() if of_several else _as_it_is)
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
+def _sum_over_processes() -> Callable[[Tensor], Tensor]:
+    """Σ over all processes, differentiable, outside of compiled graphs.
+
+    Made where it is needed: `torch.compiler.disable` imports the compiler, which takes seconds.
+    """
+    outside: Callable[[Tensor], Tensor] = torch.compiler.disable(_Sum.apply)
+    return outside
 
 
 class _Sum(torch.autograd.Function):
