@@ -6,7 +6,7 @@ import random
 import pytest
 
 from mapformers.errors import UserError
-from mapformers.evaluation.significance import incomplete_beta, paired, t_quantile, t_tails, welch
+from mapformers.evaluation.significance import incomplete_beta, p_text, paired, t_quantile, t_tails, welch
 
 
 def draws(n, mean, spread, seed):
@@ -63,6 +63,17 @@ def test_equal_figures_differ_by_nothing():
 def test_logarithms_become_ratios():
     found = welch([math.log(98.0), math.log(98.2)], [math.log(100.0), math.log(100.2)]).as_ratio()
     assert found.mean == pytest.approx(-0.02, abs=1e-3) and found.low < found.mean < found.high
+
+
+def test_a_ratio_that_is_too_large_for_a_number_is_infinite():
+    assert welch([800.0, 801.0], [1.0, 1.1]).as_ratio().high == math.inf
+
+
+@pytest.mark.parametrize("test", [welch, paired])
+def test_figures_that_are_not_finite_have_no_difference(test):
+    found = test([math.inf, 1.0], [1.0, 1.0]).as_ratio()
+    assert all(math.isnan(value) for value in (found.mean, found.low, found.high, found.p))
+    assert p_text(found.p) == "–"
 
 
 def test_too_few_figures_are_refused():

@@ -10,7 +10,7 @@ import pytest
 import mapformers as mf
 from helpers import tiny_corpus, words
 from mapformers.cli.main import main
-from mapformers.evaluation.significance import welch
+from mapformers.evaluation.significance import paired, welch
 from mapformers.lm import prepare
 from mapformers.lm.evaluation import LanguageRun, language_run, long_documents
 from mapformers.lm.perplexity import Point, mean_of_last, over_training, window_losses
@@ -114,11 +114,23 @@ def test_json_has_every_figure_and_the_tests(runs, capsys):
         logs = [[math.log(run[measure]) for run in said[side]] for side in ("runs", "against")]
         wanted, found = welch(*logs).as_ratio(), said["differences"][f"{what}, seeds, Welch"]
         assert (found["mean"], found["p"], found["n"]) == (pytest.approx(wanted.mean), pytest.approx(wanted.p), [2, 2])
+        wanted, found = paired(*logs).as_ratio(), said["differences"][f"{what}, seeds, paired"]
+        assert (found["low"], found["p"], found["n"]) == (pytest.approx(wanted.low), pytest.approx(wanted.p), [2])
     assert set(said["differences"]) == {
         "validation windows, paired", "context 16, documents, paired", "context 64, documents, paired",
         "validation windows, seeds, Welch", "mean of the last five, seeds, Welch",
+        "validation windows, seeds, paired", "mean of the last five, seeds, paired",
     }  # fmt: skip
     assert said["differences"]["validation windows, paired"]["n"] == [6]
+
+
+def test_windows_are_compared_on_the_seeds_that_both_sides_have(runs, capsys):
+    line = [runs / "mapwm0", runs / "mapwm1", "--against", runs / "rope1", "--windows", 6, "--json"]
+    said = json.loads(evaluated(capsys, *line))
+    (_, ours), [other] = said["runs"], said["against"]
+    wanted, found = paired(ours["windows"], other["windows"]).as_ratio(), said["differences"]
+    assert found["validation windows, paired"]["mean"] == pytest.approx(wanted.mean)
+    assert set(found) == {"validation windows, paired"}  # one seed on a side has no spread
 
 
 def test_a_run_does_not_differ_from_its_copy(runs, tmp_path, capsys):

@@ -57,6 +57,12 @@ def run_of(row, world="books", seed=0, perplexity=100.0, stretch=1.0, shift=0.0,
     return {**place, "config": {}, "splits": splits, "curve": [], "measures": measures, **more}
 
 
+def width_of(interval):
+    """Of "-2.98 % (-3.10 to -2.90)"."""
+    low, high = interval.split("(")[1].rstrip(")").split(" to ")
+    return float(high) - float(low)
+
+
 def record(*runs):
     return {"recipe": "lm", "scale": "cpu", "runs": list(runs)}
 
@@ -189,15 +195,17 @@ def test_differences_have_their_tests_and_the_papers_figure(data):
     [table] = [table for table in recipe_tables(LM, record(*runs)) if "against RoPE" in table.title]
     by_row = {row[0]: row[1:] for row in table.rows}
     assert table.headings == [
-        "books", "over seeds", "Welch's p", "paired p", "seeds", "window by window", "p", "windows",
+        "books", "over seeds (Welch)", "p", "seeds", "seed by seed", "p", "pairs", "window by window", "p", "windows",
         "document by document", "p", "documents", "paper",
     ]  # fmt: skip
-    over_seeds, welchs, pairs, seeds, by_window, _, windows, by_document, _, documents, paper = by_row["MapWM"]
-    assert over_seeds.startswith("-2.9") and by_window.startswith("-2.9") and by_document.startswith("-2.9")
+    over_seeds, welchs, seeds, by_seed, pairs, n, *by_pairs, paper = by_row["MapWM"]
+    by_window, _, windows, by_document, _, documents = by_pairs
+    assert all(each.startswith("-2.9") for each in (over_seeds, by_seed, by_window, by_document))
     assert float(welchs) < 0.01 and pairs == "< 0.0001"  # the seeds differ by the same
-    assert (seeds, windows, documents, paper) == ("5 and 5", "50", "20", "−1.8 %, p < 0.005")
-    assert by_row["CoPE"][1:4] == ["–", "–", "1 and 5"] and by_row["CoPE"][4].startswith("+1.0")
-    assert by_row["CoPE"][0] == "+1.00 %"  # against seed 0 of RoPE, not against the mean of its five
+    assert width_of(by_seed) < 0.1 < 1 < width_of(over_seeds)  # so their pairs have a narrow interval
+    assert (seeds, n, windows, documents, paper) == ("5 and 5", "5", "50", "20", "−1.8 %, p < 0.005")
+    assert by_row["CoPE"][:3] == ["–", "–", "1 and 5"] and by_row["CoPE"][6].startswith("+1.0")
+    assert by_row["CoPE"][3:6] == ["+1.00 %", "–", "1"]  # against seed 0 of RoPE, not against the mean of its five
 
 
 def test_the_papers_figures_stand_beside_books_only(data):
@@ -224,7 +232,8 @@ def test_a_seed_that_diverged_leaves_no_figure_of_its_row(data):
     measures["contexts"] = {"values": dict.fromkeys(measures["contexts"]["values"]), "documents": {"256": [None] * 20}}
     tables = recipe_tables(LM, record(*runs))
     [against] = [table for table in tables if "against RoPE" in table.title]
-    assert against.rows == [["MapWM", "–", "–", "–", "3 and 3", "–", "–", "–", "–", "–", "–", "−1.8 %, p < 0.005"]]
+    missing, seeds, pairs = ["–", "–"], ["3 and 3"], ["3"]
+    assert against.rows == [["MapWM", *missing, *seeds, *missing, *pairs, *3 * missing, "−1.8 %, p < 0.005"]]
     [stretch] = [table for table in tables if "4096 against 256" in table.title]
     assert [row[0] for row in stretch.rows] == ["RoPE"]
 

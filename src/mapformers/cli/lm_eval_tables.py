@@ -95,11 +95,12 @@ def difference_table(ours: Sequence[Measured], others: Sequence[Measured]) -> Ta
     rows = []
     for name, found in differences(ours, others).items():
         interval = f"{100 * found.low:+.2f} to {100 * found.high:+.2f} %"
-        rows.append([name, f"{100 * found.mean:+.2f} %", interval, p_text(found.p), " and ".join(map(str, found.n))])
+        known = [f"{100 * found.mean:+.2f} %", interval] if math.isfinite(found.mean) else ["–", "–"]
+        rows.append([name, *known, p_text(found.p), " and ".join(map(str, found.n))])
     title = f"{', '.join(m.name for m in ours)} against {', '.join(m.name for m in others)}"
     notes = [
         "Below 0: the first have the lower perplexity. The interval is of 95 %, p is two-sided. The mean of the last "
-        "five is of models that were still learning, so it differs from that of the windows."
+        "five is of models that were still learning, and of fewer windows (--eval-sequences of the run)."
     ]
     return Table(title, ["", "difference", "interval", "p", "n"], rows, notes=notes)
 

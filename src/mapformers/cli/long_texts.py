@@ -14,16 +14,16 @@ from mapformers.reports.table import Table
 # A row of `lm` -> how it is told from the others.
 ON_TEXT = {
     "RoPE": "RoPE",
-    "RoPE, log n": "… with attention that grows sharper with length",
-    "RoPE, decay": "… with attention that fades",
+    "RoPE, log n": "RoPE, sharper",
+    "RoPE, decay": "RoPE, fading",
     "NoPE": "NoPE",
     "CoPE": "CoPE",
-    "PathAtt": "PaTH",
+    "PathAtt": "PaTH (PathAtt in the paper)",
     "MapWM": "MapWM as in the paper",
     "MapWM, tuned": "MapWM that starts as RoPE",
-    "log n": "… and attention that grows sharper with length",
-    "rank 1, decay": "… and rank 1, and attention that fades along the path",
-    "rank 1, decay, log n": "… and all of these",
+    "log n": "MapWM that starts as RoPE, sharper",
+    "rank 1, decay": "MapWM that starts as RoPE, rank 1, fading",
+    "rank 1, decay, log n": "MapWM that starts as RoPE, rank 1, fading, sharper",
 }
 
 

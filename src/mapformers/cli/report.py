@@ -36,8 +36,9 @@ DESCRIPTION = """Print a table of the paper beside what was measured.
   mapformers report --write       refresh README.md, docs/results.md and docs/results/ of the checkout that you are in
 """
 INTRODUCTION = """Figures in brackets are the paper's; ours are means ± standard deviations over seeds.
-All choices are made on the iid split; OOD splits are only reported. Each table has a page of its own with what
-rule-based players score, every seed, curves, settings and commands.
+All choices are made on the iid split, on text on documents held back from the training text; OOD splits are only
+reported. Each table has a page of its own with what rule-based players score, every seed, curves, settings and
+commands.
 
 Labels: (1L), (4L) number of layers; -r1, -r2 `rank`; -os, -s, -o what MapEM attends to (`attend`); NC-n blocks of
 SO(n); PathAtt the layer `path`; "log n" `length_scaling="log"`; "earlier keys" `self_key=False`; "mean free" without

@@ -13,7 +13,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference of means with its interval.
+    """A difference of means with its interval; all of it NaN where a value was not finite.
 
     ``low``, ``high``  the 95 % interval.
     ``p``              two-sided: how likely a difference as large would be if there were none.
@@ -28,11 +28,18 @@ class Difference:
 
     def as_ratio(self) -> "Difference":
         """A difference of logarithms as a relative one: −0.02 is 2 % less."""
-        mean, low, high = (math.expm1(value) for value in (self.mean, self.low, self.high))
-        return Difference(mean, low, high, self.p, self.n)
+        return Difference(relative(self.mean), relative(self.low), relative(self.high), self.p, self.n)
 
     def to_dict(self) -> dict[str, float | list[int]]:
         return {"mean": self.mean, "low": self.low, "high": self.high, "p": self.p, "n": list(self.n)}
+
+
+def relative(difference: float) -> float:
+    """A difference of logarithms as a relative one: infinite where it is too large for a number."""
+    try:
+        return math.expm1(difference)
+    except OverflowError:
+        return math.inf
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
@@ -54,6 +61,8 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference:
 
 
 def _difference(mean: float, error: float, free: float, n: tuple[int, ...]) -> Difference:
+    if not math.isfinite(mean + error):
+        return Difference(math.nan, math.nan, math.nan, math.nan, n)
     if error == 0:
         return Difference(mean, mean, mean, 1.0 if mean == 0 else 0.0, n)
     reach = error * t_quantile(LEVEL, free)
@@ -109,4 +118,6 @@ def mean_losses(runs: Sequence[Sequence[float]]) -> list[float]:
 
 
 def p_text(p: float) -> str:
+    if math.isnan(p):
+        return "–"
     return "< 0.0001" if p < 1e-4 else f"{p:.4f}"

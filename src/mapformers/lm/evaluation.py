@@ -64,11 +64,13 @@ class LanguageRun:
 class Measured:
     """``contexts``, ``blimp`` and ``windows``: None where they were not asked for.
 
+    ``seed``   of the run: those of one number read the same text in the same order.
     ``split``  whose windows they are, and whose perplexity was measured as the run trained: `val`, or `iid`, which is
                the training text, where a run has no other.
     """
 
     name: str
+    seed: int
     step: int
     split: str
     windows: WindowLosses | None
@@ -140,7 +142,7 @@ def measure(subject: LanguageRun, question: EvaluationSettings, name: str) -> Me
         contexts = context_losses(subject.model, question.documents, question.contexts, **settings)
     if question.paradigms:
         blimp = score_blimp(subject.model, subject.tokenizer, question.paradigms, question.limit)
-    return Measured(name, subject.run.step, split, windows, training, contexts, blimp)
+    return Measured(name, subject.run.config.seed, subject.run.step, split, windows, training, contexts, blimp)
 
 
 def corpus_of(run: Run) -> Corpus:
@@ -208,22 +210,48 @@ def documents_of(text: TokenText) -> list[Ids]:
 def differences(first: Sequence[Measured], second: Sequence[Measured]) -> dict[str, Difference]:
     """What the first runs have over the second, as a ratio of perplexities: −0.02 is 2 % less.
 
-    Several runs of a side are seeds of one model: pairs are of their means. Welch's test is over the perplexities of
-    the seeds, in logarithms: of the windows, and of the mean of the last five that were measured in training.
+    Several runs of a side are seeds of one model. Windows and documents are compared in pairs, each with its mean over
+    the seeds that both sides have (over all seeds, if they share none). Perplexities of seeds, of the windows and as
+    the mean of the last five that were measured in training, are compared in logarithms: as two groups (Welch), and in
+    pairs of one seed.
     """
-    sides, found = (first, second), {}
-    windows = [[m.windows for m in side if m.windows is not None] for side in sides]
+    sides, shared = (first, second), of_shared_seeds(first, second)
+    found = {}
+    windows = [[m.windows.nats for m in side if m.windows is not None] for side in shared]
     if all(windows):
-        found["validation windows, paired"] = paired(*(mean_losses([each.nats for each in side]) for side in windows))
-    curves = [m.contexts for side in sides for m in side if m.contexts is not None]
-    for context in curves[0].contexts if curves and curves[0].documents >= 2 else ():
-        losses = [mean_losses([m.contexts.of(context) for m in side if m.contexts]) for side in sides]
+        found["validation windows, paired"] = paired(*map(mean_losses, windows))
+    curves = [[m.contexts for m in side if m.contexts is not None] for side in shared]
+    contexts = curves[0][0].contexts if all(curves) and curves[0][0].documents >= 2 else ()
+    for context in contexts:
+        losses = [mean_losses([curve.of(context) for curve in side]) for side in curves]
         found[f"context {context}, documents, paired"] = paired(*losses)
-    by_seed = {
-        "validation windows, seeds, Welch": [[each.perplexity for each in side] for side in windows],
-        "mean of the last five, seeds, Welch": [[m.last_five for m in side if m.last_five] for side in sides],
-    }
-    for name, perplexities in by_seed.items():
-        if min(map(len, perplexities)) >= 2:
-            found[name] = welch(*([math.log(each) for each in side] for side in perplexities))
+    for name, perplexity in (("validation windows", of_windows), ("mean of the last five", of_last_five)):
+        groups, pairs = ([[perplexity(m) for m in side] for side in each] for each in (sides, shared))
+        if None in (*groups[0], *groups[1]):
+            continue
+        if min(map(len, groups)) >= 2:
+            found[f"{name}, seeds, Welch"] = welch(*map(logarithms, groups))
+        if len(pairs[0]) == len(pairs[1]) >= 2:
+            found[f"{name}, seeds, paired"] = paired(*map(logarithms, pairs))
     return {name: difference.as_ratio() for name, difference in found.items()}
+
+
+def of_shared_seeds(
+    first: Sequence[Measured], second: Sequence[Measured]
+) -> tuple[Sequence[Measured], Sequence[Measured]]:
+    """The runs on seeds that both sides have, in one order; all runs, if they have none in common."""
+    one, other = ({m.seed: m for m in side} for side in (first, second))
+    seeds = sorted(one.keys() & other.keys())
+    return ([one[seed] for seed in seeds], [other[seed] for seed in seeds]) if seeds else (first, second)
+
+
+def of_windows(measured: Measured) -> float | None:
+    return None if measured.windows is None else measured.windows.perplexity
+
+
+def of_last_five(measured: Measured) -> float | None:
+    return measured.last_five
+
+
+def logarithms(perplexities: Sequence[float | None]) -> list[float]:
+    return [math.log(each) for each in perplexities if each is not None]

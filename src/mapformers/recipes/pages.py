@@ -107,7 +107,7 @@ def recipe_page(recipe: Recipe, record: Mapping[str, Any]) -> str:
         f"{WRITTEN_BY} [All results](../results.md).",
         " ".join(filter(None, _sentences(recipe, record))),
         f"`{recipe.metric}` at `{record['scale']}` scale; mean ± standard deviation over seeds, in brackets the "
-        "paper's. All choices are made on the iid split; OOD splits are only reported.",
+        f"paper's. {recipe.chosen}",
     ]
     for view in page_views(recipe):
         parts += [titled(table) for table in view.tables(recipe, record)]

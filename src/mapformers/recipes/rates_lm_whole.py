@@ -8,7 +8,7 @@ worse, are run too.
 from typing import Any
 
 from mapformers.recipes.language import AS_IN_THE_PAPER, AS_ROPE, SEQUENCES, SLOWER
-from mapformers.recipes.rates_lm import BOOKS, MEASURES, WORLD
+from mapformers.recipes.rates_lm import BOOKS, CHOSEN, MEASURES, WORLD
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import TableView
 
@@ -42,6 +42,7 @@ RATES_LM_WHOLE = register_recipe(
         ),
         seeds=(100,),
         measures=MEASURES,
+        chosen=CHOSEN,
         views=(TableView(),),
         finding=f"Perplexity, in brackets the rate: {'; '.join(map(in_a_sentence, TRIED))}.",
     )

@@ -112,6 +112,7 @@ class Recipe:
     ``claims``    orderings and thresholds that the record is checked against.
     ``seeds``     those it is run on unless others are asked for. A recipe that is there to choose settings has seeds
                   that no table reports, and `reproduce all` leaves it out.
+    ``chosen``    how its settings were chosen, for the top of its page.
     ``finding``   one sentence on the result; ``{row | world | split}`` stands for a measured figure.
     ``summary``   the first line of its file, unless given.
     """
@@ -128,6 +129,7 @@ class Recipe:
     paper: Mapping[tuple[str, str, str], Paper] = field(default_factory=dict)
     claims: "Sequence[Claim]" = ()
     seeds: Sequence[int] = (0,)
+    chosen: str = "All choices are made on the iid split; OOD splits are only reported."
     finding: str = ""
     summary: str = ""
 

@@ -1,7 +1,7 @@
 """`start-lm`: what a path needs to bear RoPE's rate on text, one thing changed at a time, on seed 100 (to choose)."""
 
 from mapformers.recipes.language import AS_IN_THE_PAPER, AS_ROPE, SLOWER
-from mapformers.recipes.rates_lm import BOOKS, MEASURES, WORLD
+from mapformers.recipes.rates_lm import BOOKS, CHOSEN, MEASURES, WORLD
 from mapformers.recipes.recipe import Recipe, Row, register_recipe
 from mapformers.recipes.views import TableView
 
@@ -25,6 +25,7 @@ START_LM = register_recipe(
         ),
         seeds=(100,),
         measures=MEASURES,
+        chosen=CHOSEN,
         views=(TableView(),),
         finding=f"At a rate of {RATE:g} RoPE has a perplexity of {{RoPE | books | val}}. MapWM that starts as RoPE has "
         "{MapWM, from RoPE | books | val} with a tenth of the rate for its path, and "

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.lines import Line2D
 
-from mapformers.reports.style import SOFT, colour_of, figure_file
+from mapformers.reports.style import SOFT, colour_of, figure_file, log_scale
 
 Curve = Sequence[tuple[float, float]]  # (sequences, value)
 
@@ -13,7 +13,7 @@ Curve = Sequence[tuple[float, float]]  # (sequences, value)
 def draw_curves(panels: Mapping[str, Mapping[int, Curve]], path: Path, goal: float | None, ylabel: str) -> None:
     """``panels``: row -> seed -> curve. Written to ``path`` (PNG), the goal, if any, as a dashed line.
 
-    A share, for which there is a goal, is drawn from 0 to 1; anything else over the values it takes.
+    A share, for which there is a goal, is drawn from 0 to 1; anything else over the values it takes, on a log scale.
     """
     columns = min(4, len(panels))
     n_rows = -(-len(panels) // columns)
@@ -24,6 +24,8 @@ def draw_curves(panels: Mapping[str, Mapping[int, Curve]], path: Path, goal: flo
             if goal is not None:
                 axes.axhline(goal, color=SOFT, lw=1, ls="--")
                 axes.set_ylim(-0.02, 1.03)
+            else:
+                log_scale(axes)
             for seed, curve in curves.items():
                 thousands, values = [n / 1000 for n, _ in curve], [value for _, value in curve]
                 axes.plot(thousands, values, color=colour_of(seed, seeds), lw=1.6)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from mapformers.reports.style import INK, SHADE, SOFT, figure_file, line_of, marker_of, words
+from mapformers.reports.style import INK, SHADE, SOFT, figure_file, line_of, log_scale, marker_of, words
 
 Panels = Mapping[str, "Mapping[str, Series]"]
 FAR_APART = 3.0
@@ -34,6 +34,7 @@ class Frame:
     ``share``      whether figures are between 0 and 1.
     ``goal``       a dashed line, of a share.
     ``shaded_to``  the largest number that training had.
+    ``legends``    whether every panel has a legend of its own, below it, and looks for its lines alone.
     """
 
     xlabel: str
@@ -44,6 +45,7 @@ class Frame:
     share: bool = False
     goal: float | None = None
     shaded_to: float | None = None
+    legends: bool = False
 
 
 def draw_series(panels: Panels, path: Path, frame: Frame) -> None:
@@ -52,13 +54,21 @@ def draw_series(panels: Panels, path: Path, frame: Frame) -> None:
     frame = replace(frame, log_y=frame.log_y and _are_far_apart(panels))
     columns = min(3, len(panels))
     n_rows = -(-len(panels) // columns)
-    beside = 1.1 + 0.075 * max(map(len, names), default=0)
-    with figure_file(path, 4.2 * columns + beside, max(3.1 * n_rows, 0.3 + 0.22 * len(names))) as figure:
+    beside = 0 if frame.legends else 1.1 + 0.075 * max(map(len, names), default=0)
+    below = 0.11 * max(map(len, panels.values())) if frame.legends else 0  # in two columns
+    high = (3.1 + below) * n_rows
+    with figure_file(
+        path, 4.2 * columns + beside, high if frame.legends else max(high, 0.3 + 0.22 * len(names))
+    ) as figure:
         grid = figure.subplots(n_rows, columns, squeeze=False, sharey=True)
         handles: dict[str, Artist] = {}
         for index, (axes, (title, series)) in enumerate(zip(grid.flat, panels.items())):
-            for name, line in series.items():
-                handles.setdefault(name, _line(axes, name, line, names, frame))
+            among = list(series) if frame.legends else names
+            drawn = {name: _line(axes, name, line, among, frame) for name, line in series.items()}
+            handles = {**drawn, **handles}
+            if frame.legends:
+                place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": 2}
+                axes.legend(list(drawn.values()), list(drawn), frameon=False, handlelength=3, fontsize=9, **place)
             _surround(axes, [x for line in series.values() for x, *_ in line.points], frame)
             if frame.share or frame.goal is not None:
                 axes.set_ylim(_floor(panels), 1.04)
@@ -69,7 +79,9 @@ def draw_series(panels: Panels, path: Path, frame: Frame) -> None:
             axes.set_visible(False)
         if any(line.paper for series in panels.values() for line in series.values()):
             handles["paper"] = Line2D([], [], ls="", marker="o", markersize=8, mfc="none", mec=INK)
-        figure.legend(list(handles.values()), list(handles), loc="outside right center", frameon=False, handlelength=3)
+        if not frame.legends:
+            shown = list(handles.values()), list(handles)
+            figure.legend(*shown, loc="outside right center", frameon=False, handlelength=3)
 
 
 def _line(axes: Axes, name: str, series: Series, names: Sequence[str], frame: Frame) -> Artist:
@@ -121,10 +133,7 @@ def _surround(axes: Axes, numbers: Sequence[float], frame: Frame) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
     if frame.log_y:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        log_scale(axes)
     if frame.shaded_to is not None:
         left, right = axes.get_xlim()
         axes.axvspan(left, frame.shaded_to, color=SHADE, lw=0, zorder=-1)

@@ -3,12 +3,15 @@
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from mapformers.files import write_atomically
 
@@ -37,12 +40,15 @@ def family_of(name: object) -> str:
 def _hue(value: object, among: Sequence[object]) -> tuple[str, int]:
     """The colour of a value, and how many before it in the panel have the same.
 
-    A model has its colour everywhere; anything else has that of its place.
+    A model has its colour everywhere; anything else has the first that is left, in the order of the panel.
     """
+    of_families = {family_of(other) for other in among} - {""}
+    taken = {COLOURS[FAMILIES.index(family) % len(COLOURS)] for family in of_families}
+    left = cycle([colour for colour in COLOURS if colour not in taken] or COLOURS)
     hues = []
-    for index, other in enumerate(among):
+    for other in among:
         family = family_of(other)
-        hues.append(COLOURS[(FAMILIES.index(family) if family else index) % len(COLOURS)])
+        hues.append(COLOURS[FAMILIES.index(family) % len(COLOURS)] if family else next(left))
     at = list(among).index(value)
     return hues[at], hues[:at].count(hues[at])
 
@@ -64,6 +70,14 @@ def line_of(value: object, among: Sequence[object]) -> dict[str, Any]:
 def marker_of(value: object, among: Sequence[object]) -> str:
     index = list(among).index(value)
     return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+
+
+def log_scale(axes: Axes) -> None:
+    """Figures on a log scale, with plain numbers at 1, 2, 5, 10, 20 …"""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def words(setting: str) -> str:

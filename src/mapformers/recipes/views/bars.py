@@ -94,7 +94,7 @@ class LineView(View):
                 if each.paper is not None:
                     series.paper.append((each.sweep[self.over], each.paper))
             ylabel, share = f"{self.split} {recipe.metric}", not recipe.lower_is_better
-            draw_series(panels, path, Frame(self.over, ylabel, log=self.log, share=share))
+            draw_series(panels, path, Frame(self.over, ylabel, log=self.log, log_y=not share, share=share))
 
         return {file_name(recipe.name, self.split, "over", self.over): draw} if found else {}
 

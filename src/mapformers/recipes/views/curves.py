@@ -11,6 +11,8 @@ from mapformers.recipes.recipe import Recipe
 from mapformers.recipes.record import lines_run, runs_of
 from mapformers.recipes.views.view import Draw, View, file_name
 
+LEAST = 3  # points of a curve: two are a straight line, whatever lies between them
+
 
 @dataclass(frozen=True)
 class CurveView(View):
@@ -28,7 +30,8 @@ class CurveView(View):
         return "how fast each line learned" if self.together else "how each run learned"
 
     def plots(self, recipe: Recipe, record: Mapping[str, Any]) -> dict[str, Draw]:
-        if recipe.curve is None or not lines_run(recipe, record):
+        longest = max((len(recipe.curve.points(run)) for run in record["runs"]), default=0) if recipe.curve else 0
+        if recipe.curve is None or longest < LEAST or not lines_run(recipe, record):
             return {}
         if self.together:
             return {file_name(recipe.name, "learning"): self._together(recipe, record, recipe.curve)}
@@ -37,7 +40,7 @@ class CurveView(View):
     def _apart(self, recipe: Recipe, record: Mapping[str, Any], curve: Curve) -> Draw:
         several = len(recipe.worlds) > 1
         panels = {
-            f"{line}, {world}" if several else line: {
+            f"{line}\n{world}" if several else line: {
                 run["seed"]: curve.points(run) for run in runs_of(record, line, world)
             }
             for world in recipe.worlds

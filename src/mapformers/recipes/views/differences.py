@@ -56,12 +56,12 @@ class DifferenceView(View):
                     [[document_losses(self.documents, run, self.context) for run in side] for side in both]
                 )
                 rows.append([line, *self._seeds(runs, reference), *windows, *documents, paper.get(line, "–")])
-        headings = [world, "over seeds", "Welch's p", "paired p", "seeds"]
+        headings = [world, "over seeds (Welch)", "p", "seeds", "seed by seed", "p", "pairs"]
         headings += [word for each in ("window", "document") for word in (f"{each} by {each}", "p", f"{each}s")]
         notes = [
-            "Over seeds: the mean of the last five evaluations in training, as in the paper; windows and documents: "
-            "the model as it is. Seeds with one number read the same text in the same order: the paired p compares "
-            "those that both rows have. A row of one seed is compared with the same seed.",
+            "Over seeds and seed by seed: the mean of the last five evaluations in training, as in the paper; windows "
+            "and documents: the model as it is. Seeds with one number read the same text in the same order, so those "
+            "that both rows have are pairs. A row of one seed is compared with the same seed.",
             "Validation windows, and long documents, each with the mean loss over the seeds that both rows have. "
             "Windows of one document resemble each other, and seeds add a spread of their own, so these p say only "
             "that the trained models differ, not that models trained anew would.",
@@ -70,17 +70,18 @@ class DifferenceView(View):
         return Table(title, [*headings, "paper"], rows, notes=notes)
 
     def _seeds(self, runs: Runs, reference: Runs) -> list[str]:
+        """Welch's test with its interval and p, and how many seeds; then the same seed by seed."""
         ours, theirs = (self._logs(each) for each in (runs, reference))
-        together = [self._logs(each) for each in in_both(runs, reference)]
-        counts = f"{len(runs)} and {len(reference)}"
-        if not ours or not theirs:
-            return ["–", "–", "–", counts]
-        if min(len(ours), len(theirs)) < 2:
-            one, other = together if all(together) else (ours, theirs)
-            return [percent(math.expm1(sum(one) / len(one) - sum(other) / len(other))), "–", "–", counts]
-        found = welch(ours, theirs).as_ratio()
-        beside = p_text(paired(*together).p) if min(map(len, together)) >= 2 else "–"
-        return [with_interval(found), p_text(found.p), beside, counts]
+        both = in_both(runs, reference)
+        one, other = (self._logs(each) for each in both)
+        groups, pairs = ["–", "–", f"{len(runs)} and {len(reference)}"], ["–", "–", str(len(both[0]))]
+        if min(len(ours), len(theirs)) >= 2:
+            groups[:2] = cells_of(welch(ours, theirs))
+        if len(one) == 1:
+            pairs[0] = percent(math.expm1(one[0] - other[0]))
+        elif len(one) == len(other) >= 2:
+            pairs[:2] = cells_of(paired(one, other))
+        return [*groups, *pairs]
 
     def _logs(self, runs: Runs) -> list[float]:
         return list(map(math.log, whole([self.measure.value(run, self.figure) for run in runs])))
@@ -91,8 +92,8 @@ class DifferenceView(View):
         sides = [over_seeds(side) for side in kept]
         if not all(sides) or len(sides[0]) != len(sides[1]) or len(sides[0]) < 2:
             return ["–", "–", "–"]
-        found = paired(*sides).as_ratio()
-        return [with_interval(found), p_text(found.p), str(found.n[0])]
+        found = paired(*sides)
+        return [*cells_of(found), str(found.n[0])]
 
 
 def in_both(runs: Runs, reference: Runs) -> tuple[Runs, Runs]:
@@ -111,6 +112,12 @@ def document_losses(measure: Measure, run: Mapping[str, Any], context: int) -> L
 def over_seeds(losses: Sequence[Losses]) -> list[float]:
     """The mean over seeds, pair by pair; none where a seed has none."""
     return mean_losses([whole(each or []) for each in losses])
+
+
+def cells_of(logarithms: Difference) -> list[str]:
+    """A difference of logarithms as a ratio with its interval, and its p."""
+    found = logarithms.as_ratio()
+    return [with_interval(found), p_text(found.p)]
 
 
 def percent(value: float) -> str:

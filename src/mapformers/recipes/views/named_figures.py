@@ -72,6 +72,7 @@ class AlongFigures(View):
 
     ``number``   what the numbers are.
     ``trained``  the largest of them in training: up to there the panel is shaded.
+    ``panels``   of a world with many rows: title -> the rows of a panel.
     """
 
     measure: Figures
@@ -79,6 +80,7 @@ class AlongFigures(View):
     ylabel: str
     trained: float | None = None
     log: bool = True
+    panels: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     @property
     def caption(self) -> str:
@@ -88,19 +90,24 @@ class AlongFigures(View):
         names = [name for name in self.measure.headings if name.isdigit()]
         panels: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
         for world in recipe.worlds:
-            for line in lines_run(recipe, record, world):
-                runs = runs_of(record, line, world)
-                found = [(int(name), summary(self.measure, runs, name)) for name in names]
-                points = [(float(at), each.mean, each.std) for at, each in found if each is not None]
-                if points:
-                    panels.setdefault(world, {})[line] = points
+            there = lines_run(recipe, record, world)
+            for title, lines in self.panels.get(world, {"": there}).items():
+                for line in filter(there.__contains__, lines):
+                    runs = runs_of(record, line, world)
+                    found = [(int(name), summary(self.measure, runs, name)) for name in names]
+                    points = [(float(at), each.mean, each.std) for at, each in found if each is not None]
+                    if points:
+                        panels.setdefault(f"{world}: {title}" if title else world, {})[line] = points
 
         def draw(path: Path) -> None:
             from mapformers.reports.series import Frame, Series, draw_series
 
             series = {world: {line: Series(points) for line, points in of.items()} for world, of in panels.items()}
             log_y = self.measure.lower_is_better  # one line that rises tenfold would flatten all others
-            frame = Frame(self.number, self.ylabel, log=self.log, log_y=log_y, shaded_to=self.trained)
+            of_their_own = bool(self.panels)
+            frame = Frame(
+                self.number, self.ylabel, log=self.log, log_y=log_y, shaded_to=self.trained, legends=of_their_own
+            )
             draw_series(series, path, frame)
 
         return {file_name(recipe.name, "over", self.number): draw} if panels else {}

@@ -19,11 +19,13 @@ class StretchView(View):
 
     ``measure``            keeps the loss of every document under ``documents``, by the context.
     ``trained``, ``long``  the two contexts.
+    ``note``               what else there is to know of the documents.
     """
 
     measure: Figures
     trained: int
     long: int
+    note: str = ""
     caption = "what a longer context costs"
 
     def tables(self, recipe: Recipe, record: Mapping[str, Any]) -> list[Table]:
@@ -42,6 +44,7 @@ class StretchView(View):
         notes = [
             f"The same targets in every document, with {self.long} and with {self.trained} tokens before the last of "
             "them; the interval (95 %) is over documents, each with its mean over seeds.",
+            *([self.note] if self.note else []),
         ]
         title = f"{recipe.name}, {world}: perplexity with {heading}"
         return Table(title, [world, heading, "seeds", "documents"], rows, notes=notes)
