@@ -53,6 +53,13 @@ def test_a_model_has_its_colour_whatever_stands_beside_it():
     assert len({colour_of(row, rows) for row in rows}) == len(rows)
 
 
+def test_a_row_that_is_no_model_takes_a_colour_that_no_model_of_the_panel_has():
+    rows = ["first", "RoPE", "RoPE, log n", "second", "MapWM"]
+    colours = {row: line_of(row, rows)["color"] for row in rows}
+    assert len({colours["first"], colours["second"], colours["RoPE"], colours["MapWM"]}) == 4
+    assert colours["RoPE"] == colours["RoPE, log n"]
+
+
 def test_the_models_of_one_figure_of_the_paper_have_six_colours():
     assert len({line_of(name, [name])["color"] for name in FAMILIES[:6]}) == 6
     assert [family_of(name) for name in ("Mamba-2", "MAmPa", "iid")] == ["Mamba", "MAmPa", ""]

@@ -148,6 +148,27 @@ def test_a_page_shows_how_runs_learned_even_if_the_recipe_does_not_say_so(mini):
     assert page_views(replace(mini, measures=(Splits(mini.splits),))) == list(mini.views)
 
 
+def test_a_curve_of_two_points_is_not_drawn(mini):
+    record = copy.deepcopy(RECORD)
+    for run in record["runs"]:
+        run["curve"] = run["curve"][:2]
+    assert CurveView().plots(mini, record) == {} and "curves.png" not in recipe_page(mini, record)
+
+
+def test_panels_of_their_own_have_a_legend_each_and_lines_that_differ_in_it(tmp_path, monkeypatch):
+    legends = []
+    real = series.Axes.legend
+    monkeypatch.setattr(series.Axes, "legend", lambda *args, **kwargs: legends.append(real(*args, **kwargs)))
+    line = series.Series([(128.0, 170.0, 1.0), (256.0, 160.0, 1.0)])
+    panels = {"books": {"RoPE": line, "log n": line}, "code": {"MapWM": line, "rank 1": line}}
+    series.draw_series(panels, tmp_path / "a.png", series.Frame("tokens", "perplexity", legends=True))
+    assert [[text.get_text() for text in legend.get_texts()] for legend in legends] == [
+        list(p) for p in panels.values()
+    ]
+    for legend in legends:
+        assert len({handle.get_color() for handle in legend.get_lines()}) == 2
+
+
 def test_twelve_lines_of_one_panel_differ():
     names = [f"row {n}" for n in range(12)]
     looks = {(line_of(n, names)["color"], str(line_of(n, names)["linestyle"])) for n in names}

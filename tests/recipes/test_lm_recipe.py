@@ -18,7 +18,7 @@ from mapformers.lm.presets import PRESETS
 from mapformers.recipes import RECIPES
 from mapformers.recipes.claims import check
 from mapformers.recipes.language_measures import Contexts, rounded
-from mapformers.recipes.lm import BLIMP, LM, LONGER, PRINTED_BLIMP, VALIDATION, WINDOWS
+from mapformers.recipes.lm import BLIMP, LM, LONGER, PANELS, PRINTED_BLIMP, VALIDATION, WINDOWS
 from mapformers.recipes.pages import recipe_tables
 from mapformers.recipes.views import AlongFigures
 from mapformers.runs.config import RunConfig
@@ -309,6 +309,10 @@ def test_the_curve_of_contexts_is_drawn(data):
     [(name, draw)] = view.plots(LM, record(run_of("RoPE"), run_of("CoPE", stretch=2.0))).items()
     draw(data / name)
     assert (data / name).stat().st_size > 1000
+
+
+def test_every_row_of_books_is_in_a_panel_of_the_curve_of_contexts():
+    assert {label for lines in PANELS.values() for label in lines} == {row.label for row in LM.rows}
 
 
 def test_the_page_on_language_shows_what_a_long_context_costs(tmp_path):

@@ -68,7 +68,9 @@ def test_a_sweep_over_the_size_of_a_head(documented, inline, tmp_path):
     table, beside = tables(recipe, record)
     assert [row[0] for row in beside.rows] == ["MapWM, head_dim=8", "MapWM, head_dim=16"]
     assert [row[0].rstrip(" °↗") for row in table.rows] == ["MapWM, head_dim=8", "MapWM, head_dim=16"]
-    assert figures(recipe, record, tmp_path) == {"head-size-curves.png": True, "head-size-iid-over-head_dim.png": True}
+    assert figures(recipe, record, tmp_path) == {"head-size-iid-over-head_dim.png": True}  # curves have two points
+    longer = {**record, "runs": [{**run, "curve": [*run["curve"], run["curve"][-1]]} for run in record["runs"]]}
+    assert figures(recipe, longer, tmp_path) == {"head-size-curves.png": True, "head-size-iid-over-head_dim.png": True}
     assert collect([tmp_path / "runs"]).records["head-size", "smoke"] == record
 
 
