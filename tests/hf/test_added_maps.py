@@ -11,6 +11,7 @@ import torch
 import transformers
 from packaging.version import Version
 from small import recompute
+from torch.nn.attention.flex_attention import create_block_mask
 from transformers import (
     AutoModelForCausalLM,
     DynamicCache,
@@ -24,6 +25,7 @@ from transformers import (
 
 from mapformers.errors import UserError
 from mapformers.hf import LlamaWithMaps, add_maps, load_with_maps
+from mapformers.hf.turning import CALL
 from mapformers.modules.movement import find_movements
 from mapformers.starts import tensors
 
@@ -123,6 +125,35 @@ def test_padding_on_the_left_changes_nothing():
     mask[0, :3] = 0
     together = model.generate(IDS, attention_mask=mask, **GREEDY)
     assert torch.equal(together[0, 3:], model.generate(IDS[:1, 3:], **GREEDY)[0])
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(2, 9), torch.ones(2, 9).triu(2)], ids=["none", "ones", "padding"])
+def test_it_compiles_to_one_graph_before_any_other_call(mask):
+    compiled, real = (
+        torch.compile(with_maps(), fullgraph=True, backend="eager"),
+        slice(None) if mask is None else mask > 0,
+    )
+    with torch.no_grad():
+        found, wanted = (each(IDS, attention_mask=mask).logits[real] for each in (compiled, with_maps()))
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
+def test_masks_that_say_what_tokens_see_are_those_of_the_plain_model():
+    seen = torch.ones(2, 1, 9, 9, dtype=torch.bool).tril()
+    model = with_maps()
+    with torch.no_grad():
+        assert torch.allclose(model(IDS, attention_mask=seen).logits, model(IDS).logits, atol=1e-5)
+        seen[:, :, 4:, :4] = False
+        assert torch.allclose(model(IDS, attention_mask=seen).logits[:, 4:], model(IDS[:, 4:]).logits, atol=1e-4)
+
+
+def test_a_block_mask_is_the_models_own_to_read():
+    block_mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 9, 9, device="cpu")
+    given = []
+    model = with_maps()
+    model.model.forward = lambda **kwargs: given.append(kwargs)
+    model.model(IDS, attention_mask=block_mask, use_cache=False)
+    assert given[0]["attention_mask"] is block_mask and given[0][CALL].padding is None
 
 
 def test_a_cache_is_gone_on_from_copied_and_cropped():

@@ -27,7 +27,8 @@ def test_a_model_without_a_run_leaves_it_to_be_filled_in_and_a_card_is_kept(tmp_
     card = tmp_path / "README.md"
     text = card.read_text(encoding="utf-8")
     assert text.startswith("---\nlibrary_name: transformers\n") and text.count("To be filled in") == 3
-    assert f"{model.num_parameters():,} parameters" in text
+    assert f"vocab_size 40, hidden_size 32, num_hidden_layers 2, {model.num_parameters():,} parameters" in text
+    assert "tokenizer" not in text
     card.write_text("mine", encoding="utf-8")
     model.save_pretrained(tmp_path)
     assert card.read_text(encoding="utf-8") == "mine"

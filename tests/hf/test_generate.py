@@ -86,7 +86,7 @@ def test_from_embeddings():
 
 
 def test_tem_t_must_see_tokens():
-    with pytest.raises(UserError, match="tokens"):
+    with pytest.raises(UserError, match="which tokens act; give input_ids instead of inputs_embeds"):
         model("tem-t")(inputs_embeds=torch.zeros(1, 3, 32))
 
 

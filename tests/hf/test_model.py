@@ -217,6 +217,15 @@ def test_gradient_checkpointing_gives_the_same_gradients(reentrant):
         assert torch.allclose(one.grad, other.grad, atol=1e-6)
 
 
+@pytest.mark.parametrize("real", [torch.ones(2, 9), torch.ones(2, 9).triu(2)], ids=["no padding", "padding"])
+def test_it_compiles_to_one_graph_with_an_attention_mask(real):
+    net, ids = model(), tokens()
+    compiled = torch.compile(net, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        found, wanted = (each(ids, attention_mask=real).logits[real > 0] for each in (compiled, net))
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
 def test_packed_documents_are_as_if_alone():
     net, ids = model(), tokens(1, 9)
     positions = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]])
@@ -288,8 +297,24 @@ def test_mistakes_are_named():
         model()(tokens(), inputs_embeds=torch.zeros(2, 9, 32))
     with pytest.raises(UserError, match="look at it"):
         model()(tokens(), output_attentions=True)
-    with pytest.raises(UserError, match="attention_mask"):
-        model()(tokens(), attention_mask=torch.ones(2, 1, 9, 9))
+    for mask, said in (
+        (torch.ones(2, 1, 9, 9), r"\(2, 9\), 0 where a token is padding, not torch.float32 of shape \(2, 1, 9, 9\)"),
+        (torch.ones(2, 30), r"\(2, 9\), 0 where a token is padding, not torch.float32 of shape \(2, 30\)"),
+        (torch.ones(2, 9).tolist(), r"\(2, 9\), 0 where a token is padding, not list"),
+    ):
+        with pytest.raises(UserError, match="attention_mask must be a tensor of shape " + said):
+            model()(tokens(), attention_mask=mask, position_ids=torch.arange(8))
+    cache = model()(tokens(), use_cache=True).past_key_values
+    with pytest.raises(UserError, match=r"attention_mask must be a tensor of shape \(2, 9\) or \(2, 18\), 0 where"):
+        model()(tokens(), past_key_values=cache, attention_mask=torch.ones(2, 12))
+    with pytest.raises(
+        UserError, match=r"input_ids must be of shape \(batch, length\), not torch.int64 of shape \(9,\)"
+    ):
+        model()(tokens()[0], attention_mask=torch.ones(9))
+    decoder = mf.build_model("mapwm", vocab_size=9, d_model=8)
+    for settings in ({"rank": 3}, {"vocab_size": 7}, {"hidden_size": 16}):
+        with pytest.raises(UserError, match=f"The decoder is built already, with its {next(iter(settings))}; leave"):
+            from_decoder(decoder, **settings)
     with pytest.raises(UserError, match="of your own"):
         from_run(mf.Run(None, None, torch.nn.Linear(2, 2), {}, 0))
     assert AutoConfig.for_model("mapformer").model == "mapwm"

@@ -181,7 +181,7 @@ def test_read_both_ways_mapwm_is_the_displacement_between_any_two_tokens(self_ke
     """q_iᵀ R(θ_j − θ_i) k_j for j after i as for j before it."""
     layer, x = build(Case("mapwm", {"self_key": self_key}), causal=False), draw_x(2, 7)
     q, k, v = layer.heads.split(x)
-    theta, _ = layer.path(x, None, Context.of(x))
+    theta, *_ = layer.path(x, None, Context.of(x))
     between = mf.lie.rotation_matrix(theta.unsqueeze(2) - theta.unsqueeze(3))  # (B, H, i, j, D, D): θ_j − θ_i
     logits = torch.einsum("bhid,bhijde,bhje->bhij", q, between, k) / (WIDTH // HEADS) ** 0.5
     if not self_key:

@@ -33,13 +33,13 @@ def test_the_mean_movement_is_zero_while_held_and_not_before():
 def test_the_mean_gets_no_gradient():
     path, x, context = integrator()
     zero_mean_movement(path, True)
-    theta, _ = path(x, None, context)
+    theta, *_ = path(x, None, context)
     (theta.cos() + theta.sin()).sum().backward()
     x_mean = x.mean(dim=(0, 1))
     toward_mean = path.w_in.grad @ (x_mean / x_mean.norm())
     path.w_in.grad = None
     zero_mean_movement(path, False)
-    theta, _ = path(x, None, context)
+    theta, *_ = path(x, None, context)
     (theta.cos() + theta.sin()).sum().backward()
     assert toward_mean.abs().max() < 0.5 * (path.w_in.grad @ (x_mean / x_mean.norm())).abs().max()
 

@@ -39,7 +39,7 @@ def walk(path: PathIntegrator, x: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     place, angles = None, []
     for piece in x.split(chunk, dim=1):
         context = Context.of(torch.zeros(piece.shape[:2], dtype=torch.long), recording={})
-        theta, place = path(piece, place, context)
+        theta, place, _ = path(piece, place, context)
         assert theta.dtype == torch.float32
         angles.append(torch.atan2(theta.sin(), theta.cos()))
     return torch.cat(angles, dim=2), place

@@ -35,7 +35,7 @@ RULE = "---"  # between the texts of several prompts
 @dataclass(frozen=True)
 class Arguments:
     run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """The folder that `mapformers train --task text` wrote."""
+    """The folder that `mapformers lm train` wrote."""
     prompt: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Text to continue (none: a new document). If given several times, all prompts are continued together."""
     prompts_file: Path | None = None

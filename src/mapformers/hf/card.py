@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+SIZES = ("vocab_size", "hidden_size", "num_hidden_layers")  # by names that every model here answers to
 FILL_IN = "*To be filled in by whoever publishes it.*"
 
 
-def model_card(auto_class: str, model: Any, trained: Mapping[str, Any] | None = None) -> str:
+def model_card(
+    auto_class: str, model: Any, trained: Mapping[str, Any] | None = None, with_tokenizer: bool = False
+) -> str:
     """Markdown for the README.md of a folder; ``trained`` is what `facts` says of a run."""
-    config = model.config
-    sizes = {name: getattr(config, name, None) for name in ("vocab_size", "d_model", "hidden_size", "n_layers")}
-    told = ", ".join(f"{name} {size}" for name, size in sizes.items() if size is not None)
+    told = ", ".join(f"{name} {getattr(model.config, name)}" for name in SIZES)
     parts = [
         "---\nlibrary_name: transformers\ntags:\n- mapformers\n- cognitive-map\n---\n",
         f"# A {type(model).__name__}\n",
         f"A model of [mapformers](#load-it): {told}, {model.num_parameters():,} parameters. Its layers are listed in "
         "`config.json`.\n",
         "## Load it\n",
-        "```python\n# pip install 'mapformers[hf]'\nimport mapformers.hf\n"
-        f'from transformers import {auto_class}\n\nmodel = {auto_class}.from_pretrained("this folder")\n```\n',
+        _loading({"model": auto_class, **({"tokenizer": "AutoTokenizer"} if with_tokenizer else {})}),
         "## What it was trained on\n",
         _training(trained) if trained else f"{FILL_IN}\n",
         "## What it scores\n",
@@ -27,6 +27,13 @@ def model_card(auto_class: str, model: Any, trained: Mapping[str, Any] | None = 
         f"## What it is for, and where it fails\n\n{FILL_IN}\n",
     ]
     return "\n".join(parts)
+
+
+def _loading(classes: Mapping[str, str]) -> str:
+    imports = ", ".join(classes.values())
+    lines = [f'{name} = {auto}.from_pretrained("this folder")' for name, auto in classes.items()]
+    head = f"# pip install 'mapformers[hf]'\nimport mapformers.hf\nfrom transformers import {imports}\n"
+    return "\n".join(["```python", head, *lines, "```\n"])
 
 
 def facts(run: Any) -> dict[str, Any]:

@@ -110,6 +110,10 @@ class MapFormerConfig(NamedByPackage, PretrainedConfig):
     @classmethod
     def of_decoder(cls, config: ModelConfig, **settings: Any) -> "MapFormerConfig":
         """The config of a decoder that exists: by name if its layers are alike, else layer by layer."""
+        built = {"model", "vocab_size", "n_layers", "layers", *SIZES, *cls.attribute_map}
+        built.update(*(option_names(layer.name) for layer in config.layers))
+        chosen = ", ".join(sorted(settings.keys() & built))
+        require(not chosen, f"The decoder is built already, with its {chosen}; leave that out, or build another one.")
         sizes = {name: getattr(config, name) for name in ("vocab_size", *SIZES)}
         first, *others = config.layers
         if all(layer == first for layer in others):

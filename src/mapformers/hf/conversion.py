@@ -58,13 +58,18 @@ def save_run(run: Run | str | Path, folder: str | Path, **settings: Any) -> Path
     require(not Path(folder).is_file(), f"{folder} is a file; name a folder to save to.")
     tokenizer = to_transformers(tokenizer_of(run))
     ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
-    from_run(run, **{**ends, **settings}).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    model = from_run(run, **{**ends, **settings})
+    tokenizer.save_pretrained(folder)  # first, so that the model's card tells of it
+    model.save_pretrained(folder)
     return Path(folder)
 
 
 def to_transformers(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
-    """A tokenizer as `transformers` has it; the separator both ends a text and, before the first token, begins one."""
+    """A tokenizer as `transformers` has it; the separator both ends a text and, before the first token, begins one.
+
+    It pads on the left, where padding does not come between a prompt and what goes on from it.
+    """
     name = tokenizer.token_name(tokenizer.separator)
     content = library().Tokenizer.from_str(tokenizer.to_json())
-    return PreTrainedTokenizerFast(tokenizer_object=content, bos_token=name, eos_token=name)
+    settings = {"padding_side": "left", "model_input_names": ["input_ids", "attention_mask"]}
+    return PreTrainedTokenizerFast(tokenizer_object=content, bos_token=name, eos_token=name, **settings)

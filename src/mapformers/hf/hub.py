@@ -36,5 +36,6 @@ class Package(NamedByPackage):
         write_atomically(Path(save_directory) / f"{MODULE}.py", line.encode())
         card = Path(save_directory) / "README.md"
         if not card.exists():
-            write_atomically(card, model_card(self.auto_class, self, self.trained).encode())
+            with_tokenizer = (Path(save_directory) / "tokenizer_config.json").exists()
+            write_atomically(card, model_card(self.auto_class, self, self.trained, with_tokenizer).encode())
         return saved

@@ -80,6 +80,8 @@ class MapFormerForCausalLM(Package, NoPagedCache, PreTrainedModel, GenerationMix
             (input_ids is None) != (inputs_embeds is None),
             "Give either input_ids or inputs_embeds, and only one of them.",
         )
+        flat = input_ids is None or input_ids.ndim == 2
+        require(flat, f"input_ids must be of shape (batch, length), not {describe(input_ids)}.")
         width = self.config.d_model
         fits = inputs_embeds is None or (inputs_embeds.ndim == 3 and inputs_embeds.shape[-1] == width)
         require(fits, f"inputs_embeds must have the shape (batch, length, {width}).")
@@ -92,8 +94,8 @@ class MapFormerForCausalLM(Package, NoPagedCache, PreTrainedModel, GenerationMix
         given = input_ids if inputs_embeds is None else inputs_embeds
         assert given is not None
         settings: dict[str, Any] = {
+            "padding_mask": padding(attention_mask, given, past=0 if state is None else state.past.length),
             "reset": starts_of_documents(position_ids, reset, given, continues=state is not None),
-            "padding_mask": padding(attention_mask, given),
             "keeps_state": use_cache,
         }
         context, x = self._begin(input_ids, inputs_embeds, state, settings)
@@ -119,6 +121,8 @@ class MapFormerForCausalLM(Package, NoPagedCache, PreTrainedModel, GenerationMix
         if ids is not None:
             return self.decoder._context(ids, state=state, **settings), self.decoder.embedding(ids)
         assert embedded is not None
+        by_ids = any(layer.name == "tem-t" for layer in self.decoder.config.layers)
+        require(not by_ids, "tem-t is told by ids which tokens act; give input_ids instead of inputs_embeds.")
         if state is not None:
             state.require_fit(embedded.shape[0], self.decoder.config)
         past = EMPTY_PAST if state is None else state.past
@@ -249,19 +253,20 @@ class MapFormerForCausalLM(Package, NoPagedCache, PreTrainedModel, GenerationMix
         return decoder.train(self.training)
 
 
-def padding(attention_mask: Tensor | None, given: Tensor) -> Tensor | None:
-    """(B, past + L) of ones and zeros -> (B, L) bool of this call's tokens; None if all are real."""
+def padding(attention_mask: Any, given: Tensor, past: int) -> Tensor | None:
+    """(B, L) or (B, past + L) of ones and zeros -> (B, L) bool of this call's tokens; None if all are real."""
     if attention_mask is None:
         return None
-    length = given.shape[1]
-    fits = attention_mask.dim() == 2 and attention_mask.shape[0] == given.shape[0] and attention_mask.shape[1] >= length
-    require(
-        fits,
-        f"attention_mask must be of shape (batch, length), 0 where a token is padding, not {describe(attention_mask)}; "
-        "the model itself decides which tokens a token sees.",
-    )
+    batch, length = given.shape[:2]
+    if not isinstance(attention_mask, Tensor) or attention_mask.shape not in ((batch, length), (batch, past + length)):
+        or_all = f" or {(batch, past + length)}" if past else ""
+        raise UserError(
+            f"attention_mask must be a tensor of shape {(batch, length)}{or_all}, 0 where a token is padding, not "
+            f"{describe(attention_mask)}; the model itself decides which tokens a token sees."
+        )
     real = attention_mask[:, -length:].to(given.device) != 0
-    return None if bool(real.all()) else real
+    compiling = torch.compiler.is_compiling()  # to ask whether all are real would break the graph
+    return None if not compiling and bool(real.all()) else real
 
 
 def starts_of_documents(
@@ -275,6 +280,10 @@ def starts_of_documents(
         return reset
     batch, length = given.shape[:2]
     fits = position_ids.shape in ((length,), (1, length), (batch, length))
-    require(fits, f"position_ids must be of shape {(batch, length)} or {(1, length)}, not {describe(position_ids)}.")
+    require(
+        fits,
+        f"position_ids must be of shape {(batch, length)} or {(1, length)}, not {describe(position_ids)}; unless they "
+        "are given, `generate` makes them of attention_mask.",
+    )
     begins = (position_ids == 0).expand(batch, length)
     return begins if bool((begins if continues else begins[:, 1:]).any()) else None

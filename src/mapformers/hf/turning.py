@@ -114,6 +114,7 @@ class Turning:
         self.hooked: dict[str, tuple[nn.Module, Any]] = {}
         attention.register_forward_pre_hook(self.before, with_kwargs=True)
         attention.register_forward_hook(self.after, always_call=True)
+        self.follow_projections()
 
     def before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         x = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
@@ -123,22 +124,22 @@ class Turning:
         self.theta, trajectory = self.attention.path(x, None if past is None else past[:, -1], context)
         if call.cache is not None:
             call.cache.extend(index, trajectory)
-        for name in ("q_proj", "k_proj"):
-            self.follow(name)
+        self.follow_projections()
         return args, kwargs
 
     def after(self, *_: Any) -> None:
         """Keep no tensor of the call: with its graph, a model could not be copied."""
         self.theta = None
 
-    def follow(self, name: str) -> None:
+    def follow_projections(self) -> None:
         """Adapters (PEFT) put a module of their own in a projection's place: the turn comes after the new one."""
-        projection = getattr(self.attention, name)
-        before, handle = self.hooked.get(name, (None, None))
-        if projection is not before:
-            if handle is not None:
-                handle.remove()
-            self.hooked[name] = projection, projection.register_forward_hook(self.turn)
+        for name in ("q_proj", "k_proj"):
+            projection = getattr(self.attention, name)
+            before, handle = self.hooked.get(name, (None, None))
+            if projection is not before:
+                if handle is not None:
+                    handle.remove()
+                self.hooked[name] = projection, projection.register_forward_hook(self.turn)
 
     def turn(self, _: nn.Module, __: Any, output: Tensor) -> Tensor:
         """(B, L, heads · D) turned by θ, head by head; query heads share the θ of their key-value head."""
@@ -184,10 +185,18 @@ class Calls:
             use_cache = kwargs["use_cache"] = False
         if cache is None and (self.model.config.use_cache if use_cache is None else use_cache):
             cache = kwargs["past_key_values"] = new_cache(self.model.config)
-        call = Call(padding(kwargs.get("attention_mask"), given), None if cache is None else checked_cache(cache))
+        call = called_with(kwargs.get("attention_mask"), given, cache)
         if read_twice:
             self.checkpointed = call
         return (), {**kwargs, CALL: call}
+
+
+def called_with(attention_mask: Any, given: Tensor, cache: Any) -> Call:
+    """Masks of two dimensions say what is padding; any other says what tokens see, and is the model's own to read."""
+    cache = None if cache is None else checked_cache(cache)
+    if not isinstance(attention_mask, Tensor) or attention_mask.dim() != 2:
+        return Call(None, cache)
+    return Call(padding(attention_mask, given, past=0 if cache is None else cache.get_seq_length()), cache)
 
 
 def recomputes(model: PreTrainedModel) -> bool:

@@ -153,8 +153,7 @@ class PathMAmPa(MAmPa):
         if context.padding_mask is not None:
             v = v.masked_fill(~context.padding_mask.unsqueeze(-1), 0.0)
         v = v.unflatten(-1, (self.n_parts, -1)).transpose(1, 2)  # (B, parts, L, P)
-        delta_in = self.path.integrated_movement(u, context)
-        theta, reached = self.path.integrate(delta_in, None if state is None else state.coordinate, context)
+        theta, reached, delta_in = self.path(u, None if state is None else state.coordinate, context)
         with torch.autocast(x.device.type, enabled=False):
             start = v.new_zeros(*v.shape[:2], c.shape[-1], v.shape[-1]) if state is None else state.h
             moved = delta_in

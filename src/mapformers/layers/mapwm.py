@@ -71,8 +71,7 @@ class MapWM(Mixer):
 
     def mix(self, x: Tensor, state: Any, context: Context) -> tuple[Tensor, Any]:
         q, k, v = self.heads.split(x, context)
-        delta_in = self.path.integrated_movement(x, context)
-        theta, reached = self.path.integrate(delta_in, None if state is None else state.coordinate, context)
+        theta, reached, delta_in = self.path(x, None if state is None else state.coordinate, context)
         q, k = lie.rotate(theta, q, k)
         if not self.options.softmax:
             return self._sum(q, k, v, reached, state, context)

@@ -6,6 +6,7 @@ Each step reads one token and the state, whose memory grows in place (`modules/m
 at their left end, and padding is neither attended to nor moved by, so a prompt goes on in a batch as it does alone.
 """
 
+import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mapformers.errors import Diverged, require
+from mapformers.config import from_dict
+from mapformers.errors import Diverged, UserError, describe, require
 from mapformers.model import Decoder
 from mapformers.modes import in_eval_mode
 
@@ -107,15 +109,30 @@ def stream(
     require(
         getattr(model, "streams", False), "Only a model of `build_model` can generate text, because it keeps a state."
     )
+    whole = isinstance(n_tokens, int) and not isinstance(n_tokens, bool)
+    require(whole, f"n_tokens must be a whole number, not {n_tokens!r}.")
     require(n_tokens >= 1, f"n_tokens must be at least 1, not {n_tokens}.")
     require(len(prompts) >= 1, "Give at least one prompt.")
-    ids = [torch.as_tensor(prompt, dtype=torch.long).flatten() for prompt in prompts]
-    require(all(len(prompt) > 0 for prompt in ids), "A prompt must have at least one token.")
+    ids = [ids_of(prompt) for prompt in prompts]
     # A token takes a fifth less time in inference mode, in which FSDP2 cannot gather its shards for the first time.
     is_sharded = any(hasattr(parameter, "device_mesh") for parameter in model.parameters())
     without_gradients = torch.no_grad() if is_sharded else torch.inference_mode()
-    steps: Iterator[dict[int, int]] = without_gradients(_stream)(model, ids, n_tokens, stop, Sampling(**sampling))
+    chosen = from_dict(Sampling, sampling)
+    steps: Iterator[dict[int, int]] = without_gradients(_stream)(model, ids, n_tokens, stop, chosen)
     return steps
+
+
+def ids_of(prompt: Any) -> Tensor:
+    """The tokens of one prompt, (L,)."""
+    try:
+        ids = torch.as_tensor(prompt)
+    except (TypeError, ValueError, RuntimeError):  # torch makes tensors of numbers alone, and of rows of one length
+        ids = None
+    require(ids is None or ids.numel() > 0, "A prompt must have at least one token.")
+    if ids is None or ids.dim() != 1 or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        given = describe(prompt) if isinstance(prompt, Tensor) else reprlib.repr(prompt)
+        raise UserError(f"Every prompt must be a list of token ids, or a tensor of one dimension, not {given}.")
+    return ids.long()
 
 
 def _stream(

@@ -99,7 +99,7 @@ class EpisodicAttention(Mixer):
 
     @abstractmethod
     def build_path(self) -> Movement:
-        """What integrates the path: (x, where the past ended, context) -> (rotations, where it ends)."""
+        """What integrates the path: (x, where the past ended, context) -> (rotations, where it ends, …)."""
 
     @abstractmethod
     def carry(self, rotations: Tensor, *origins: Tensor) -> tuple[Tensor, ...]:
@@ -119,7 +119,7 @@ class EpisodicAttention(Mixer):
             memory = EpisodicMemory(**remember(state, keys=k, values=v))
             assert memory.keys is not None
             return self.heads.merge(self.heads.attend(q, memory.keys, memory.values, context)), memory
-        rotations, reached = self.path(x, None if state is None else state.coordinate, context)
+        rotations, reached, *_ = self.path(x, None if state is None else state.coordinate, context)
         *qk, v = self.heads.split(x, context)
         q_place, k_place = (place.to(v.dtype) for place in self.places(rotations))
         if self.options.attend == "s":
@@ -150,7 +150,7 @@ class EpisodicAttention(Mixer):
         if self.options.attend == "o":
             q, k = qk
         else:
-            rotations, _ = self.path(x, None, context)
+            rotations, *_ = self.path(x, None, context)
             q, k = self.places(rotations)
             if self.gate is not None:
                 return self._gated_reference(x, qk, (q, k), v, context)

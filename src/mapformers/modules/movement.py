@@ -155,12 +155,9 @@ class PathIntegrator(Movement):
         self.w_out.copy_(torch.eye(self.rank)[torch.arange(n_blocks) % self.rank].T)
         self.omega.copy_(lie.rope_ladder(n_blocks, base))
 
-    def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
-        """(B, L, d_model) -> θ of (B, H, L, n_b), and the coordinate (B, H, r) where the chunk ends."""
-        return self.integrate(self.integrated_movement(x, context), start, context)
-
-    def integrate(self, delta_in: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
-        """The same from Δ_in (B, L, H, r), for layers that also use it otherwise."""
+    def forward(self, x: Tensor, start: Tensor | None, context: Context) -> tuple[Tensor, ...]:
+        """(B, L, d_model) -> θ (B, H, L, n_b), the coordinate (B, H, r) where the chunk ends, and Δ_in (B, L, H, r)."""
+        delta_in = self.integrated_movement(x, context)
         with without_autocast(delta_in.device):
             coordinate = lie.integrate(delta_in, initial=start, mask=context.padding_mask, reset=context.reset)
             # Of a single token the angle stays as it is: to round it would take longer than to turn by it.
@@ -168,7 +165,7 @@ class PathIntegrator(Movement):
             theta = lie.angles(coordinate, self.w_out, self.omega, dtype=coordinate.dtype if exact else delta_in.dtype)
             if context.recording is not None:
                 context.note(delta_in=delta_in, delta_out=self.durations(delta_in), coordinate=coordinate, theta=theta)
-            return theta, coordinate[:, -1]
+            return theta, coordinate[:, -1], delta_in
 
     def durations(self, delta_in: Tensor) -> Tensor:
         """Δ = W_out Δ_in: how long every block turns at each token, (B, L, H, n_b)."""
