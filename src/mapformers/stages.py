@@ -20,7 +20,9 @@ class Stage:
         self.done += parts
 
     def __str__(self) -> str:
-        return self.title if self.total is None else f"{self.title} {self.done}/{self.total}"
+        if self.total is None:
+            return f"{self.title} {self.done:,}" if self.done else self.title
+        return f"{self.title} {self.done}/{self.total}"
 
 
 Watcher = Callable[[Stage], AbstractContextManager[None]]

@@ -92,6 +92,16 @@ def test_a_run_and_its_continuation(data, tmp_path, capsys):
     assert run.model(torch.zeros(1, 4, dtype=torch.long)).shape == (1, 4, 257)
 
 
+def test_a_budget_within_the_papers_warm_up_is_said_at_the_start(data, tmp_path, capsys):
+    line = ["lm", "train", "--data", data, "--model", "rope", "--preset", "paper", "--batch-size", "1"]
+    line += ["--d-model", "96", "--n-layers", "1", "--context", "16", "--tokens", "48", "--final-sequences", "2"]
+    assert main([*line, "--out", str(tmp_path / "run")]) == 0
+    said = "The learning rate only rises: all 3 steps are within the 4,000 of the warm-up; choose fewer --warmup-steps"
+    assert said in capsys.readouterr().err
+    assert main([*line, "--out", str(tmp_path / "other"), "--warmup-steps", "2"]) == 0
+    assert "warm-up" not in capsys.readouterr().err
+
+
 def test_the_papers_twelve_layers_are_stopped_and_go_on_exactly(data, tmp_path, monkeypatch):
     """Narrower than the paper's, but all layers of the preset, with its settings and one sequence a step."""
     line = ["lm", "train", "--data", data, "--model", "mapwm", "--preset", "paper", "--batch-size", "1"]
@@ -125,7 +135,8 @@ def test_a_run_follows_its_text_to_another_folder(tmp_path, capsys, monkeypatch)
     capsys.readouterr()
     assert main(["lm", "train", "--resume", "--out", "run"]) == 2
     remedy = "resume it with `mapformers lm train --resume`, and name the folder that it is in now with --data."
-    assert capsys.readouterr().err.strip().endswith(f"The text of run, before, is not there; {remedy}")
+    seen = f"is not there in {tmp_path.name}, the folder that you are in"
+    assert capsys.readouterr().err.strip().endswith(f"The text of run, before, {seen}; {remedy}")
     assert main([*line, "now", "--resume", "--lr", "0.5"]) == 2  # refused, and nothing is written
     assert mf.load("run").config.task_settings.data == "before"
     assert main(["lm", "train", "--resume", "--out", "run", "--data", "now"]) == 0
@@ -143,6 +154,27 @@ def test_a_run_follows_its_text_to_another_folder(tmp_path, capsys, monkeypatch)
         assert main([*words_of_it, "other", "--resume"]) == 2
         assert "other holds another text than the one run was started with; name that" in capsys.readouterr().err
     assert mf.load("run").config.task_settings.data == "now"
+
+
+def test_a_run_resumed_from_elsewhere_says_from_which_folder_its_text_was_looked_for(tmp_path, capsys, monkeypatch):
+    """The folder by its name alone: no sentence tells where on a machine it is."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_corpus(), "data")
+    line = ["lm", "train", "--model", "rope", "--preset", "smoke", "--data"]
+    assert main([*line, "data", "--out", "run"]) == 0
+    assert main([*line, str(tmp_path / "data"), "--out", "absolute"]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    capsys.readouterr()
+    assert main(["lm", "train", "--resume", "--out", "../run"]) == 2
+    said = capsys.readouterr().err
+    assert "The text of ../run, data, is not there in elsewhere, the folder that you are in; resume it" in said
+    assert str(tmp_path) not in said
+    assert main(["lm", "train", "--resume", "--out", "../run", "--data", "../data"]) == 0
+    (tmp_path / "data").rename(tmp_path / "moved")
+    capsys.readouterr()
+    assert main(["lm", "train", "--resume", "--out", "../absolute"]) == 2
+    assert f"The text of ../absolute, {tmp_path / 'data'}, is not there; resume it" in capsys.readouterr().err
 
 
 def test_a_text_without_its_tokenizer_leaves_no_run(tmp_path, capsys):

@@ -2,24 +2,34 @@
 
 import errno
 import gzip
+import io
 import json
+import os
+import re
 import resource
 import shlex
 import shutil
+import signal
 import sys
+import threading
+import time
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from helpers import words
 from mapformers import UserError
 from mapformers.cli.main import main
 from mapformers.files import hold_folder
-from mapformers.lm import Corpus, prepare
+from mapformers.lm import Corpus, preparation, prepare
 from mapformers.lm.manifest import Manifest
+from mapformers.lm.progress import PrepareProgress
 from mapformers.lm.sources import FileSource
-from mapformers.lm.tokenizer import ByteTokenizer
+from mapformers.lm.tokenizer import ByteTokenizer, train_bpe
+from mapformers.stages import doing
 from runs import ended, kill, quiet, start
 
 BYTES = {"tokenizer": "bytes", "console": quiet()}
@@ -104,6 +114,56 @@ def test_other_sources_for_validation_and_long_contexts_share_nothing_with_train
         ("long04.txt", "is also in val"), ("03.txt", "is also in val"), ("04.txt", "is also in val"),
         ("05.txt", "is empty"), ("06.txt", "is also in long"), ("11.txt", "is also in val"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("split", ["val", "long"])
+def test_a_single_document_is_not_trained_on_in_part_if_it_is_to_be_tested_on(tmp_path, split):
+    (tmp_path / "book.txt").write_text(words(400))
+    book = {f"{split}_from": str(tmp_path / "book.txt")}
+    with pytest.raises(UserError, match=r"^book.txt holds no text for training: all its documents are empty or left"):
+        prepare(tmp_path / "book.txt", tmp_path / "data", **book, **BYTES)
+    assert content(tmp_path / "data") == {}
+
+
+def test_the_one_document_that_is_left_for_training_is_cut(tmp_path):
+    (tmp_path / "texts").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "texts" / f"{name}.txt").write_text(words(100, seed=ord(name)))
+    corpus = prepare(tmp_path / "texts", tmp_path / "data", long_from=str(tmp_path / "texts" / "a.txt"), **BYTES)
+    assert documents(corpus, "long") == [(tmp_path / "texts" / "a.txt").read_text()]
+    ((train,), (val,)) = documents(corpus, "train"), documents(corpus, "val")
+    assert train + val == (tmp_path / "texts" / "b.txt").read_text()
+    assert corpus.manifest.left_out == [("a.txt", "is also in long")]
+
+
+def test_validation_text_is_chosen_among_what_is_not_in_another_split(texts, tmp_path):
+    """Whichever document would be chosen among all of them is one that is tested on."""
+    (chosen,) = set(documents(prepare(texts, tmp_path / "first", **BYTES), "val"))
+    (tmp_path / "long.txt").write_text(chosen)
+    console = quiet()
+    corpus = prepare(texts, tmp_path / "data", long_from=str(tmp_path / "long.txt"), tokenizer="bytes", console=console)
+    assert documents(corpus, "long") == [chosen] and documents(corpus, "val")
+    assert chosen not in documents(corpus, "train") + documents(corpus, "val")
+    assert "no text was kept for validation" not in console.file.getvalue()
+
+
+def test_it_is_said_if_no_text_is_kept_for_validation(texts, tmp_path, monkeypatch):
+    """Of a stream, chance decides; of another source, all may be empty."""
+    rows = SimpleNamespace(skip=lambda start: [{"text": f"row {n}"} for n in range(start, 4)])
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda *_, **__: rows))
+    (tmp_path / "blank.txt").write_text("\n")
+    remedy = r"for one, prepare it into another --out with a larger --val, or with --val-from."
+    for source, name, settings in (
+        ("hf:rows", "hf:rows:train", {"val": 1e-9}),
+        (texts, "texts", {"val_from": str(tmp_path / "blank.txt")}),
+    ):
+        console = quiet()
+        corpus = prepare(source, tmp_path / f"data of {name}", tokenizer="bytes", console=console, **settings)
+        assert list(corpus.texts) == ["train"]
+        assert f"{name}: no text was kept for validation; {remedy}" in console.file.getvalue()
+    console = quiet()
+    prepare(texts, tmp_path / "none", val=0, tokenizer="bytes", console=console)
+    assert console.file.getvalue() == ""
 
 
 @pytest.mark.parametrize("text", ["one line\n" * 40, "words " * 50, "x" * 300], ids=["lines", "words", "letters"])
@@ -210,7 +270,7 @@ def test_a_tokenizer_that_is_none_is_refused(texts, tmp_path):
 def test_a_broken_file_stops_it_and_given_again_without_it_it_goes_on(texts, tmp_path):
     (texts / "07.txt").write_bytes("café".encode("latin-1"))
     settings = {**BYTES, "shard_tokens": 200, "val": 0}
-    with pytest.raises(UserError, match=r"^07.txt is not utf-8 text \(byte 0xe9 at 3\).* with --skip-broken.$"):
+    with pytest.raises(UserError, match=r"^07.txt is not utf-8 text \(byte 0xe9 at 3\).* with --skip-broken; or"):
         prepare(texts, tmp_path / "data", **settings)
     finished = Manifest.read(tmp_path / "data")
     assert 0 < finished.documents_read <= 7 and not finished.complete
@@ -222,6 +282,84 @@ def test_a_broken_file_stops_it_and_given_again_without_it_it_goes_on(texts, tmp
     assert all((tmp_path / "data" / name).stat().st_mtime_ns == time for name, time in kept.items())
     prepare(texts, tmp_path / "at once", skip_broken=True, **settings)
     assert content(tmp_path / "data") == content(tmp_path / "at once")
+
+
+@pytest.fixture
+def unfinished(texts, tmp_path):
+    """A folder with finished shards whose source has a file that cannot be read, and the command that began it."""
+    (texts / "07.txt").write_bytes("café".encode("latin-1"))
+    folder = tmp_path / "data"
+    line = ["lm", "prepare", str(texts), "--out", str(folder), "--tokenizer", "bytes", "--val", "0"]
+    line += ["--shard-tokens", "200"]
+    assert main(line) == 2
+    return folder, line
+
+
+def test_an_unfinished_folder_is_closed_as_it_is_and_stays_so(unfinished, texts, capsys):
+    folder, line = unfinished
+    capsys.readouterr()
+    assert main(line) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.endswith(f"with --skip-broken; or give the command with --finish-here, which closes {folder} as it is.")
+    begun, early = Manifest.read(folder), "the source was not read to its end."
+    (folder / "train-00009.bin.part").touch()
+    assert main([*line, "--finish-here"]) == 0
+    printed = capsys.readouterr()
+    assert f"Closed early, after {begun.documents_read} documents: {early}" in printed.out and "val" not in printed.err
+    corpus = Corpus.open(folder)
+    assert corpus.manifest.closed_early and corpus.manifest.rounds == begun.rounds
+    assert corpus.manifest.checksum() == begun.checksum() and not list(folder.glob("*.part"))
+    in_order = [path.read_text() for path in sorted(texts.iterdir()) if path.name < "07" and path.name != "05.txt"]
+    assert documents(corpus, "train") == in_order[: len(corpus.texts["train"].ends)] and in_order
+    before = content(folder)
+    for more in ([], ["--skip-broken"]):
+        assert main([*line, *more]) == 2
+        said = capsys.readouterr().err
+        assert "was closed early, with --finish-here, and nothing is added to it; to read the source to its end" in said
+    assert main([*line, "--finish-here"]) == 2
+    assert f"{folder} is complete already; give the command without --finish-here." in capsys.readouterr().err
+    assert content(folder) == before
+    assert main(["lm", "check", str(folder)]) == 0
+    printed = capsys.readouterr().out
+    assert early in printed and "Every checksum is right." in printed
+
+
+def test_a_folder_that_was_closed_early_and_is_damaged_is_prepared_anew(unfinished, capsys):
+    folder, line = unfinished
+    assert main([*line, "--finish-here"]) == 0
+    file = folder / "train-00000.bin"
+    whole = file.read_bytes()
+    for damaged, fault in ((whole[:-1] + b"~", "has changed since it was written"), (whole[:-2], "is cut or changed")):
+        file.write_bytes(damaged)
+        capsys.readouterr()
+        assert main(["lm", "check", str(folder)]) == 2
+        said = capsys.readouterr().err
+        assert fault in said and said.strip().endswith("; prepare the text into a new folder.")
+    assert main([*line, "--finish-here"]) == 2  # which would close it with fewer shards
+    assert "no finished shard for training" in capsys.readouterr().err
+
+
+def test_only_a_folder_with_a_finished_shard_for_training_is_closed(texts, tmp_path):
+    folder, settings = tmp_path / "data", {**BYTES, "shard_tokens": 200, "val": 0}
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held" / "a.txt").write_text(words(100, seed=99))
+    (texts / "00.txt").write_bytes(b"\xff\xff")
+    for held_out in ({}, {"val_from": str(tmp_path / "held")}):
+        refusal = "data has no finished shard for training; give the command without --finish-here."
+        for _ in range(2):
+            with pytest.raises(UserError, match=refusal):
+                prepare(texts, folder, finish_here=True, **held_out, **settings)
+            with pytest.raises(UserError, match=r"with --skip-broken.$"):  # there is nothing to close
+                prepare(texts, folder, **held_out, **settings)
+    (texts / "00.txt").write_text("repaired")
+    prepare(texts, tmp_path / "whole", **settings)
+    before = content(tmp_path / "whole")
+    for damage in (b"", before["train-00001.bin"][:-2]):
+        (tmp_path / "whole" / "train-00001.bin").write_bytes(damage or before["train-00001.bin"])
+        with pytest.raises(UserError, match="whole is complete already; give the command without --finish-here"):
+            prepare(texts, tmp_path / "whole", finish_here=True, **settings)
+    prepare(texts, tmp_path / "whole", **settings)
+    assert content(tmp_path / "whole") == before
 
 
 def test_a_broken_line_of_a_source_whose_documents_are_cut_is_listed_once(tmp_path):
@@ -274,6 +412,7 @@ def test_a_disk_that_is_full_leaves_what_is_finished(tmp_path):
     assert ended(start(line, log, prepare=partial(limit_files, 20_000))) == 2
     said = log.read_text()
     assert "train-00001.bin: file too large; make room and give the same command again, which keeps the 1 fin" in said
+    assert f"goes on; or give the command with --finish-here, which closes {data} as it is." in said
     assert not list(data.glob("*.part")) and (data / "train-00000.bin").exists()
     assert ended(start(line, log)) == 0
     prepare(texts, tmp_path / "whole", shard_tokens=9, val=0, **BYTES)
@@ -311,6 +450,10 @@ def test_damage_is_found_by_size_at_once_and_by_checksum_when_asked(texts, tmp_p
     raw[5] ^= 1
     (data / "train-00001.bin").write_bytes(raw)
     Corpus.open(data)
+    console = quiet()
+    prepare(texts, data, shard_tokens=300, val=0, tokenizer="bytes", console=console)
+    complete = f"{data} is complete already; `mapformers lm check {data}` compares the checksums of its files."
+    assert console.file.getvalue() == f"{complete}\n"
     assert main(check) == 2
     assert "train-00001.bin has changed since it was written; delete it and prepare" in capsys.readouterr().err
     (data / "train-00001.bin").write_bytes(raw[:-2])
@@ -469,3 +612,81 @@ def test_the_command_prints_what_it_made_and_what_it_left_out(texts, tmp_path, c
     printed = capsys.readouterr()
     assert "texts: bytes, vocabulary 257, uint16" in printed.out and "train" in printed.out
     assert "Left out: 05.txt is empty." in printed.err and "Left out: x.txt is not utf-8 text" in printed.err
+
+
+def test_a_bpe_in_the_making_says_how_many_characters_are_read_and_that_the_merges_follow(texts, tmp_path, monkeypatch):
+    for pause in ("FIRST_LINE", "LINE_EVERY"):
+        monkeypatch.setattr(f"mapformers.progress.{pause}", 0.01)
+
+    def slowly(pieces, vocabulary):
+        found = []
+        for piece in pieces:
+            found.append(piece)
+            time.sleep(0.02)
+        time.sleep(0.1)
+        return train_bpe(found, vocabulary)
+
+    monkeypatch.setattr(preparation, "train_bpe", slowly)
+    console = quiet()
+    corpus = prepare(texts, tmp_path / "data", tokenizer="bpe:270", val=0, console=console)
+    whole = sum(len(text) for text in documents(corpus, "train"))
+    said = console.file.getvalue()
+    counts = [int(n.replace(",", "")) for n in re.findall(r"Reading text for the BPE, character ([\d,]+) \(0:0", said)]
+    assert counts == sorted(counts) and 0 < counts[0] < counts[-1] <= whole
+    assert said.count(f"\n{whole:,} characters are read; the merges of the BPE follow.\n") == 1
+    assert "\nMaking the merges of the BPE (0:0" in said
+
+
+def test_on_a_terminal_what_has_to_be_read_first_is_named_on_the_line_of_the_bar():
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with PrepareProgress("preparing texts", console) as shown:
+        with doing("reading text for the BPE, character") as stage:
+            stage.advance(12_345)
+            shown.bar.refresh()
+            assert "reading text for the BPE, character 12,345" in console.file.getvalue()
+        console.file.seek(0)
+        console.file.truncate()
+        shown.bar.refresh()
+        assert "preparing texts" in console.file.getvalue() and "BPE" not in console.file.getvalue()
+
+
+def test_a_bpe_in_the_making_does_not_keep_an_interruption_waiting(texts, tmp_path, monkeypatch):
+    """The library heeds no signal until the BPE is made, so the main thread, which they reach, must not be in it."""
+    over, makers = threading.Event(), []
+
+    def slowly(pieces, vocabulary):
+        if pieces != ():  # as when the size is checked
+            makers.append(threading.current_thread())
+            os.kill(os.getpid(), signal.SIGINT)
+            over.wait(60)
+
+    monkeypatch.setattr(preparation, "train_bpe", slowly)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(texts, tmp_path / "data", tokenizer="bpe:270", console=quiet())
+    assert makers[0].is_alive() and makers[0] is not threading.main_thread()
+    over.set()
+
+
+def test_a_broken_file_met_by_a_bpe_is_named(texts, tmp_path):
+    (texts / "07.txt").write_bytes("café".encode("latin-1"))
+    with pytest.raises(UserError, match=r"^07.txt is not utf-8 text"):
+        prepare(texts, tmp_path / "data", tokenizer="bpe:270", val=0, console=quiet())
+
+
+def test_an_interruption_says_what_the_same_command_does(texts, tmp_path, monkeypatch, capsys):
+    line = ["lm", "prepare", str(texts), "--out", str(tmp_path / "data"), "--shard-tokens", "200"]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation, "rule_for", interrupted)
+        assert main([*line, "--tokenizer", "bpe:270"]) == 130
+    assert "Stopped; the same command starts anew, as no shard was finished yet." in capsys.readouterr().err
+    write = Manifest.write
+    monkeypatch.setattr(Manifest, "write", lambda self, folder: interrupted() if self.shards else write(self, folder))
+    assert main([*line, "--tokenizer", "bytes"]) == 130
+    assert "Stopped; the same command starts anew, as no shard was finished yet." in capsys.readouterr().err
+    monkeypatch.setattr(Manifest, "write", lambda self, folder: [write(self, folder), self.shards and interrupted()])
+    assert main([*line, "--tokenizer", "bytes"]) == 130
+    assert "Stopped; the same command continues after the last finished shard." in capsys.readouterr().err

@@ -11,8 +11,7 @@ import pytest
 
 from mapformers import UserError
 from mapformers.lm.documents import BrokenDocument, ReadOptions
-from mapformers.lm.preparation import passed_over_text
-from mapformers.lm.sources import find_source
+from mapformers.lm.sources import find_source, passed_over_text
 
 
 def texts(source, start=0):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from helpers import words
 from mapformers import UserError
 from mapformers.lm.gpt2 import CHECKSUMS, PACKAGE, gpt2
-from mapformers.lm.preparation import find_tokenizer, vocabulary_of
+from mapformers.lm.preparation import find_tokenizer
 from mapformers.lm.tokenizer import (
     SEPARATOR,
     ByteTokenizer,
@@ -23,6 +23,7 @@ from mapformers.lm.tokenizer import (
     from_merges,
     pieces,
     train_bpe,
+    vocabulary_of,
 )
 
 ODD = [

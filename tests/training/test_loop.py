@@ -284,6 +284,32 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(tmp_path):
     assert re.fullmatch(where + line, written), written
 
 
+def test_a_run_that_is_all_warm_up_says_so_once_as_it_begins(tmp_path, monkeypatch):
+    warm_up = r"The learning rate only rises: all 12 steps are within the 12 of the warm-up; choose fewer --warmup-st"
+    console, config = quiet(), tiny(warmup_steps=12)
+    trainer = Trainer(config, RunFolder.create(tmp_path / "run", config), console)
+    kill_at(monkeypatch, trainer, 8)
+    with pytest.raises(SystemExit):
+        trainer.run()
+    lines = console.file.getvalue().splitlines()
+    assert lines[0].startswith("Training on cpu") and lines[1].startswith(warm_up)
+    console = quiet()
+    resume(tmp_path / "run", console)  # with the settings that it has
+    assert "warm-up" not in console.file.getvalue()
+    train(tiny(warmup_steps=11), tmp_path / "shorter", console)
+    assert "warm-up" not in console.file.getvalue()
+    train(tiny(sequences=4), tmp_path / "one", console)
+    assert "only rises: the only step is within the 2 of the warm-up" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(("speed", "written"), [(0.0123456, 0.01235), (7.00049, 7.0), (123_456.7, 123_500)])
+def test_the_speed_is_recorded_to_four_digits_however_slow_a_run_is(tmp_path, monkeypatch, speed, written):
+    monkeypatch.setattr(TrainingProgress, "speed", speed)
+    train(tiny(sequences=8), tmp_path / "run", quiet())
+    logged = [line for line in RunFolder(tmp_path / "run").metrics() if "loss" in line]
+    assert [line["sequences_per_second"] for line in logged] == [written] * 2
+
+
 def test_progress_is_a_bar_on_a_terminal(tmp_path):
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     train(tiny(), tmp_path / "run", console, title="mine")

@@ -14,8 +14,10 @@ def with_its_text(folder: Path, started: RunConfig, data: str | None) -> RunConf
         return started
     before = started.task_settings
     if data is None or data == before.data:
+        there = Path(before.data)
+        seen = "" if there.is_absolute() else f" in {Path.cwd().name or '/'}, the folder that you are in"
         remedy = "resume it with `mapformers lm train --resume`, and name the folder that it is in now with --data"
-        require((Path(before.data) / NAME).is_file(), f"The text of {folder}, {before.data}, is not there; {remedy}.")
+        require((there / NAME).is_file(), f"The text of {folder}, {there}, is not there{seen}; {remedy}.")
         return started
     there = replace(before, data=data, data_checksum="")  # which reads the checksum of what is there
     same = there.data_checksum == before.data_checksum

@@ -76,23 +76,13 @@ class MapFormerForCausalLM(Package, NoPagedCache, PreTrainedModel, GenerationMix
         ``labels``          (B, L): the tokens themselves, −100 where there is no loss; they are shifted here.
         ``logits_to_keep``  logits of the last so many tokens only; or of those at these indices.
         """
-        require(
-            (input_ids is None) != (inputs_embeds is None),
-            "Give either input_ids or inputs_embeds, and only one of them.",
-        )
-        flat = input_ids is None or input_ids.ndim == 2
-        require(flat, f"input_ids must be of shape (batch, length), not {describe(input_ids)}.")
-        width = self.config.d_model
-        fits = inputs_embeds is None or (inputs_embeds.ndim == 3 and inputs_embeds.shape[-1] == width)
-        require(fits, f"inputs_embeds must have the shape (batch, length, {width}).")
+        given = self._given(input_ids, inputs_embeds)
         for name in NAMED_HERE.keys() & kwargs.keys():
             raise UserError(f"{name!r} is called {NAMED_HERE[name]!r} here; give it by that name.")
         require(not output_attentions, "Attention is fused: call model.decoder.observe(tokens) to look at it.")
         cache = None if past_key_values is None else checked_cache(past_key_values)
         use_cache = self._keeps_state(use_cache, cache)
         state = None if cache is None else cache.state
-        given = input_ids if inputs_embeds is None else inputs_embeds
-        assert given is not None
         settings: dict[str, Any] = {
             "padding_mask": padding(attention_mask, given, past=0 if state is None else state.past.length),
             "reset": starts_of_documents(position_ids, reset, given, continues=state is not None),
@@ -113,6 +103,18 @@ class MapFormerForCausalLM(Package, NoPagedCache, PreTrainedModel, GenerationMix
         output = CausalLMOutputWithPast(loss=loss, past_key_values=cache if use_cache else None, **told)
         as_dict = self.config.return_dict if return_dict is None else return_dict
         return output if as_dict else output.to_tuple()
+
+    def _given(self, ids: Tensor | None, embedded: Tensor | None) -> Tensor:
+        """What is read: ids (B, L) or embeddings (B, L, d_model)."""
+        if ids is not None and embedded is None:
+            require(ids.ndim == 2, f"input_ids must be of shape (batch, length), not {describe(ids)}.")
+            return ids
+        if embedded is None or ids is not None:
+            raise UserError("Give either input_ids or inputs_embeds, and only one of them.")
+        width = self.config.d_model
+        fits = embedded.ndim == 3 and embedded.shape[-1] == width
+        require(fits, f"inputs_embeds must have the shape (batch, length, {width}).")
+        return embedded
 
     def _begin(
         self, ids: Tensor | None, embedded: Tensor | None, state: StreamState | None, settings: dict[str, Any]

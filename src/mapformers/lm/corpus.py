@@ -38,10 +38,16 @@ class Corpus:
         """A finished folder whose shards have the sizes that they should have; `faults` reads them too."""
         folder = Path(folder)
         manifest = Manifest.read(folder)
-        require(manifest.complete, f"{folder} is not finished: give its `mapformers lm prepare` again, which goes on.")
+        require(
+            manifest.complete,
+            f"{folder} is not finished: give its `mapformers lm prepare` again, which goes on, or closes it as it is "
+            "with --finish-here.",
+        )
         for shard in manifest.shards:
             fault = size_fault(folder, shard, manifest.id_type)
-            require(fault is None, f"{fault}; prepare {folder} again: finished shards before it are kept.")
+            again = f"prepare {folder} again: finished shards before it are kept"
+            remedy = "prepare the text into a new folder" if manifest.closed_early else again
+            require(fault is None, f"{fault}; {remedy}.")
         return cls(folder, manifest)
 
     def _shards(self, split: str) -> list[Shard]:

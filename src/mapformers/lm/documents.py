@@ -34,11 +34,13 @@ class Document:
     ``name``   for messages and the manifest: relative to its source, so that it says nothing of a machine.
     ``read``   its text, or `BrokenDocument`.
     ``split``  the split it must go to; None: the rule of the corpus decides.
+    ``part``   what of its text is meant: all of it, unless the document is cut.
     """
 
     name: str
     read: Callable[[], str]
     split: str | None = None
+    part: Callable[[str], str] = str
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,19 @@ class Round:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``made``: the settings, the sources and the rule of splitting: all that decides the content of the shards."""
+    """What a folder holds, and how it came about.
+
+    ``made``          the settings, the sources and the rule of splitting: all that decides the content of the shards.
+    ``complete``      whether nothing more comes.
+    ``closed_early``  whether that was decided before the source was read to its end.
+    """
 
     made: dict[str, Any]
     tokenizer: dict[str, Any]
     id_type: str
     rounds: tuple[Round, ...] = ()
     complete: bool = False
+    closed_early: bool = False
 
     @property
     def shards(self) -> list[Shard]:
@@ -108,7 +114,8 @@ class Manifest:
         data = read_json(path)
         try:
             rounds = tuple(Round.from_dict(item) for item in data["rounds"])
-            found = cls(data["made"], data["tokenizer"], data["id_type"], rounds, bool(data["complete"]))
+            ends = bool(data["complete"]), bool(data.get("closed_early", False))  # which earlier versions do not say
+            found = cls(data["made"], data["tokenizer"], data["id_type"], rounds, *ends)
             vocabulary, kind, known = found.vocab_size, found.id_type, data["format"] == FORMAT
         except (KeyError, TypeError, ValueError, AttributeError):
             raise UserError(f"{path} is damaged; prepare the folder again.") from None

@@ -7,6 +7,7 @@ a function of the documents, the tokenizer and the settings, so an interrupted p
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,13 +24,12 @@ from mapformers.lm.gpt2 import gpt2
 from mapformers.lm.manifest import NAME, Manifest, Round, require_fit, smallest_id_type
 from mapformers.lm.progress import PrepareProgress
 from mapformers.lm.shard_writer import ShardWriter
-from mapformers.lm.sources import Source, describe, find_source
+from mapformers.lm.sources import Source, describe, find_source, passed_over_text
 from mapformers.lm.splits import SplitRule, content_hash, rule_for
-from mapformers.lm.tokenizer import ByteTokenizer, LibraryTokenizer, Tokenizer, from_path, train_bpe
+from mapformers.lm.tokenizer import ByteTokenizer, LibraryTokenizer, Tokenizer, from_path, train_bpe, vocabulary_of
+from mapformers.stages import doing
 
 TEXTS = ("source", "val", "long")
-DEFAULT_VOCABULARY = 4096
-KINDS_SHOWN = 6
 BPE_TEXT = 10**9  # characters of training text that a BPE is made from, at most
 
 
@@ -68,12 +68,15 @@ class PrepareSettings:
             raise UserError(f"There is no encoding {self.encoding!r}; utf-8, latin-1 and cp1252 are some.") from None
 
 
-def prepare(source: str | Path, out: str | Path, *, console: Console | None = None, **settings: Any) -> Corpus:
+def prepare(
+    source: str | Path, out: str | Path, *, console: Console | None = None, finish_here: bool = False, **settings: Any
+) -> Corpus:
     """Turn text into a folder of token shards, or go on with one that was begun; what `mapformers lm prepare` does.
 
-    ``source``    a file, a folder, ``python:`` or ``hf:NAME`` (`mapformers.lm.sources.find_source`).
-    ``out``       a new folder, or the one that was begun with the same settings.
-    ``settings``  those of `PrepareSettings` by name.
+    ``source``       a file, a folder, ``python:`` or ``hf:NAME`` (`mapformers.lm.sources.find_source`).
+    ``out``          a new folder, or the one that was begun with the same settings.
+    ``finish_here``  instead of going on, close the folder with the shards that are finished.
+    ``settings``     those of `PrepareSettings` by name.
 
     Examples:
         >>> corpus = prepare("books/train", "data/books", tokenizer="bpe:4096")  # doctest: +SKIP
@@ -85,7 +88,7 @@ def prepare(source: str | Path, out: str | Path, *, console: Console | None = No
         hold_folder(folder, f"Another process is preparing {folder}; wait for it or choose another --out."),
         PrepareProgress(f"preparing {job.source.name}", console or Console(stderr=True)) as progress,
     ):
-        job.run(progress)
+        job.close(progress) if finish_here else job.run(progress)
     return Corpus.open(folder)
 
 
@@ -108,20 +111,21 @@ class Preparation:
             require_fit(self.own_tokenizer.vocab_size, settings.id_type)
 
     def run(self, progress: PrepareProgress) -> None:
-        for source in (self.source, *self.held_out.values()):
-            if source.passed_over:
-                progress.say(passed_over_text(source))
-        before = self._begun()
-        if before is not None:
-            self._require_tokenizer(before)
+        """To the end of the source."""
+        before = self._before(progress)
+        require(
+            before is None or not before.closed_early,
+            f"{self.folder} was closed early, with --finish-here, and nothing is added to it; to read the source to "
+            "its end, choose another --out.",
+        )
         if before is not None and before.complete:
-            progress.say(f"{self.folder} is complete already.")
+            check = f"`mapformers lm check {self.folder}` compares the checksums of its files"
+            progress.say(f"{self.folder} is complete already; {check}.")
             return
-        for part in self.folder.glob("*.part"):
-            part.unlink()
+        self._remove_parts()
         reserved = self._reserved_texts()
         if before is None:
-            total, rule = self._rule(progress)
+            total, rule = self._rule(reserved, progress)
             tokenizer = self.own_tokenizer or self._train_bpe(rule, reserved, progress)
             manifest = self._start(tokenizer, rule)
         else:
@@ -131,11 +135,57 @@ class Preparation:
                 progress.say(f"{self.folder}: going on after {before.documents_read:,} documents.")
         progress.begin(manifest.documents_read, total)
         writer = ShardWriter(self.folder, manifest, tokenizer, self.settings.shard_tokens, progress)
-        writer.write_all(self._sorted(manifest.documents_read, rule, reserved))
-        if not any(shard.split == "train" for shard in writer.manifest.shards):
-            writer.withdraw()
-            raise UserError(f"{self.source.name} holds no text for training: all its documents are empty or left out.")
-        writer.finish(complete=True)
+        try:
+            writer.write_all(self._sorted(manifest.documents_read, rule, reserved))
+            if "train" not in writer.manifest.totals():
+                writer.withdraw()
+                why = "all its documents are empty or left out"
+                raise UserError(f"{self.source.name} holds no text for training: {why}.")
+            writer.finish(complete=True)
+        except UserError as error:
+            raise self._or_close(error, writer.manifest) from None
+        self._say_without_val(writer.manifest, progress)
+
+    def close(self, progress: PrepareProgress) -> None:
+        """As it is: what is finished is all that the folder will hold."""
+        before = self._before(progress)
+        begun = before is not None and "train" in before.totals()
+        require(begun, f"{self.folder} has no finished shard for training; give the command without --finish-here.")
+        assert before is not None
+        complete = Manifest.read(self.folder).complete  # also if a shard is damaged since
+        require(not complete, f"{self.folder} is complete already; give the command without --finish-here.")
+        self._remove_parts()
+        closed = replace(before, closed_early=True)
+        tokenizer = Corpus(self.folder, before).tokenizer
+        ShardWriter(self.folder, closed, tokenizer, self.settings.shard_tokens, progress).finish(complete=True)
+        self._say_without_val(closed, progress)
+
+    def _or_close(self, error: UserError, finished: Manifest) -> UserError:
+        """The refusal; if there is something to train on already, also how to be content with it."""
+        if "train" not in finished.totals():
+            return error
+        closing = f"or give the command with --finish-here, which closes {self.folder} as it is"
+        return UserError(f"{str(error).removesuffix('.')}; {closing}.")
+
+    def _say_without_val(self, made: Manifest, progress: PrepareProgress) -> None:
+        if "val" not in made.totals() and (self.settings.val > 0 or self.settings.val_from is not None):
+            remedy = "for one, prepare it into another --out with a larger --val, or with --val-from"
+            progress.say(f"{self.source.name}: no text was kept for validation; {remedy}.")
+
+    def _before(self, progress: PrepareProgress) -> Manifest | None:
+        """What was begun, if it can be gone on with."""
+        for source in (self.source, *self.held_out.values()):
+            if source.passed_over:
+                progress.say(passed_over_text(source))
+        before = self._begun()
+        if before is not None:
+            self._require_tokenizer(before)
+        return before
+
+    def _remove_parts(self) -> None:
+        """What an earlier process was writing when it was killed."""
+        for part in self.folder.glob("*.part"):
+            part.unlink()
 
     def _begun(self) -> Manifest | None:
         """The manifest of what an earlier process began, up to its first damaged shard; None if there is nothing."""
@@ -218,7 +268,7 @@ class Preparation:
             manifest.write(self.folder)
         return manifest
 
-    def _rule(self, progress: PrepareProgress) -> tuple[int | None, SplitRule]:
+    def _rule(self, reserved: Mapping[int, str], progress: PrepareProgress) -> tuple[int | None, SplitRule]:
         """The number of documents, where it can be known, and the rule of splitting."""
         held_out = list(self.held_out.values())
         known = all(source.countable for source in (self.source, *held_out))
@@ -230,13 +280,17 @@ class Preparation:
         progress.say(f"Choosing the validation text of {self.source.name}.")
         counter = itertools.count()
         texts = (self._text(document) for document, _ in zip(self.source.documents(), counter))
-        rule = rule_for(filter(str.strip, texts), self.settings.val)
+        own = (text for text in texts if text.strip() and not (reserved and content_hash(text) in reserved))
+        rule = rule_for(own, self.settings.val)
         return others + next(counter) * (2 if rule.cut else 1) if known else None, rule
 
     def _train_bpe(self, rule: SplitRule, reserved: dict[int, str], progress: PrepareProgress) -> LibraryTokenizer:
         vocabulary = vocabulary_of(self.settings.tokenizer)
         progress.say(f"Making a BPE of {vocabulary:,} tokens from the training text.")
-        made = train_bpe(self._training_texts(rule, reserved), vocabulary)
+        with doing("reading text for the BPE, character") as stage:
+            texts = progress.counted(self._training_texts(rule, reserved), stage)
+            # In a thread, as the library heeds no signal before it is through: Ctrl-C ends the waiting for it.
+            made = ThreadPoolExecutor(1).submit(train_bpe, texts, vocabulary).result()
         if made.vocab_size < vocabulary:
             progress.say(f"The text has words for no more than {made.vocab_size:,}.")
         return made
@@ -270,14 +324,15 @@ class Preparation:
         """(name, text, split) of every document; in place of the split, why it is left out, with no text."""
         for document in self._documents(start, rule):
             try:
-                text = document.read()
+                whole = document.read()
             except BrokenDocument as broken:
                 if not self.settings.skip_broken:
                     raise
                 yield broken.name, "", broken.why  # which both parts of a document have
                 continue
+            text = document.part(whole)
             split = document.split or rule.split_of(text)
-            elsewhere = reserved.get(content_hash(text), split) if reserved else split
+            elsewhere = reserved.get(content_hash(whole), split) if reserved else split
             if not text.strip():
                 yield document.name, "", "is empty"
             elif elsewhere != split:
@@ -302,15 +357,6 @@ class Preparation:
         return found
 
 
-def passed_over_text(source: Source) -> str:
-    """``books: 3 files are not taken for text (2 .png, 1 .tar); name --suffixes to take others.``"""
-    total = sum(source.passed_over.values())
-    kinds = [f"{count:,} {suffix}" for suffix, count in source.passed_over.items()]
-    shown = ", ".join(kinds[:KINDS_SHOWN]) + (", …" if len(kinds) > KINDS_SHOWN else "")
-    files = "1 file is" if total == 1 else f"{total:,} files are"
-    return f"{source.name}: {files} not taken for text ({shown}); name --suffixes to take others."
-
-
 def find_tokenizer(spec: str) -> Tokenizer:
     """The tokenizer of a name or a path."""
     if spec in ("bytes", "gpt2"):
@@ -322,13 +368,6 @@ def find_tokenizer(spec: str) -> Tokenizer:
     except Exception as error:  # the library `tokenizers` raises nothing more special
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{spec} is not a tokenizer that can be read ({why}); give one, bytes, gpt2 or bpe.") from None
-
-
-def vocabulary_of(spec: str) -> int:
-    """``bpe:4096`` -> 4096."""
-    _, colon, size = spec.partition(":")
-    require(not colon or size.isdigit(), f"The size of a BPE's vocabulary is a number, as in bpe:4096, not {size!r}.")
-    return int(size) if colon else DEFAULT_VOCABULARY
 
 
 def _that_decides(made: Any) -> Any:

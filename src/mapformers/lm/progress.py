@@ -1,16 +1,43 @@
 """Visible progress of a preparation: a bar on a terminal, plain lines elsewhere."""
 
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from mapformers.lm.tokenizer import pieces
+from mapformers.progress import StageDisplay
+from mapformers.stages import Stage, watched_by
 
 LINE_EVERY = 15.0  # seconds between plain lines
 
 
+class WordsColumn(ProgressColumn):
+    """Words that are asked for whenever the bar is drawn."""
+
+    def __init__(self, words: Callable[[], str]):
+        super().__init__()
+        self.words = words
+
+    def render(self, task: Task) -> Text:
+        return Text(self.words())
+
+
 class PrepareProgress:
-    """Documents done, tokens made and megabytes of text per second."""
+    """Documents done, tokens made and megabytes of text per second; before, the stages of what has to be read first."""
 
     def __init__(self, title: str, console: Console):
         self.title, self.console = title, console
@@ -18,22 +45,24 @@ class PrepareProgress:
         self.total: int | None = None
         self.started = self.last_line = time.monotonic()
         self.bar: Progress | None = None
+        self.stages: list[Stage] = []
+        self.stack = ExitStack()
         if console.is_terminal:
             figures = TextColumn("{task.fields[figures]}")
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            columns = (SpinnerColumn(), WordsColumn(self.words), BarColumn(), MofNCompleteColumn())
             self.bar = Progress(*columns, figures, TimeRemainingColumn(), console=console)
             self.row = self.bar.add_task(title, total=None, figures="")
 
     def __enter__(self) -> "PrepareProgress":
         if self.bar is not None:
-            self.bar.start()
+            self.stack.enter_context(self.bar)
+        self.stack.enter_context(watched_by(StageDisplay(self.console) if self.bar is None else self._note))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        self.stack.close()
 
     def begin(self, done: int, total: int | None) -> None:
         """Documents are turned into tokens from now on; ``done`` of them were by an earlier process."""
@@ -53,6 +82,28 @@ class PrepareProgress:
             self.last_line = time.monotonic()
             of_all = f" of {self.total:,}" if self.total else ""
             self.say(f"{self.title}: {self.documents:,}{of_all} documents, {self.figures()}")
+
+    def words(self) -> str:
+        """What is being done."""
+        return str(self.stages[-1]) if self.stages else self.title
+
+    @contextmanager
+    def _note(self, stage: Stage) -> Iterator[None]:
+        """A stage has its place on the line of the bar."""
+        self.stages.append(stage)
+        try:
+            yield
+        finally:
+            self.stages.remove(stage)
+
+    def counted(self, texts: Iterable[str], stage: Stage) -> Iterator[str]:
+        """The texts that a BPE is made from, in pieces; how many characters they have; and what comes after them."""
+        for text in texts:
+            for piece in pieces(text):
+                yield piece
+                stage.advance(len(piece))
+        self.say(f"{stage.done:,} characters are read; the merges of the BPE follow.")
+        stage.title, stage.done = "making the merges of the BPE", 0
 
     def figures(self) -> str:
         megabytes = self.text_bytes / 1e6

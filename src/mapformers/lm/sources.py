@@ -24,6 +24,7 @@ CODE = (
     ".go", ".rb", ".php", ".swift", ".lua", ".jl", ".r", ".hs", ".ml", ".sh", ".sql", ".lean", ".v",
 )  # fmt: skip
 SUFFIXES = (*PROSE, *CODE)
+KINDS_SHOWN = 6  # of files that are passed over
 # Tests, packages beside the library, and tables of encodings, which are a hundred copies of one file.
 NOT_THE_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__phello__", "encodings"}
 
@@ -180,6 +181,15 @@ def _package(name: str) -> Iterator[tuple[str, Path]]:
         yield from ((f"{name}/{inner}", path) for inner, path in _walk(Path(folder)))
     if not spec.submodule_search_locations and spec.origin:
         yield Path(spec.origin).name, Path(spec.origin)
+
+
+def passed_over_text(source: Source) -> str:
+    """``books: 3 files are not taken for text (2 .png, 1 .tar); name --suffixes to take others.``"""
+    total = sum(source.passed_over.values())
+    kinds = [f"{count:,} {suffix}" for suffix, count in source.passed_over.items()]
+    shown = ", ".join(kinds[:KINDS_SHOWN]) + (", …" if len(kinds) > KINDS_SHOWN else "")
+    files = "1 file is" if total == 1 else f"{total:,} files are"
+    return f"{source.name}: {files} not taken for text ({shown}); name --suffixes to take others."
 
 
 def describe(source: Source) -> dict[str, Any]:

@@ -36,9 +36,8 @@ class SplitRule:
         if not self.cut:
             yield document
             return
-        for split, part in (("train", 0), ("val", 1)):
-            here = replace(document, split=split, read=partial(_part_of, document, self.cut, part))
-            yield here if part == 0 else replace(here, name=f"{document.name} (its end)")
+        for split, part in (("train", _beginning), ("val", _end)):
+            yield replace(document, split=split, part=partial(part, share=self.cut))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,7 +71,9 @@ def cut_at(text: str, share: float) -> int:
     return middle
 
 
-def _part_of(document: Document, share: float, part: int) -> str:
-    text = document.read()
-    cut = cut_at(text, share)
-    return text[cut:] if part else text[:cut]
+def _beginning(text: str, share: float) -> str:
+    return text[: cut_at(text, share)]
+
+
+def _end(text: str, share: float) -> str:
+    return text[cut_at(text, share) :]

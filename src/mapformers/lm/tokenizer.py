@@ -21,6 +21,7 @@ from mapformers.files import read_json
 SEPARATOR = "<|endoftext|>"
 SEPARATORS = (SEPARATOR, "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 PIECE = 2**20  # characters that are encoded at once
+DEFAULT_VOCABULARY = 4096
 LARGEST_BPE = 10**7  # tokens; the library takes memory for as many as it is asked for
 PLACE_TO_CUT = re.compile(r"(?<=\S)[ \n]")
 Ids = NDArray[np.integer[Any]]
@@ -172,6 +173,13 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> LibraryTokenizer:
     )
     made.train_from_iterator((piece for text in texts for piece in pieces(text)), trainer)
     return LibraryTokenizer(made.to_str(), "bpe")
+
+
+def vocabulary_of(spec: str) -> int:
+    """``bpe:4096`` -> 4096."""
+    _, colon, size = spec.partition(":")
+    require(not colon or size.isdigit(), f"The size of a BPE's vocabulary is a number, as in bpe:4096, not {size!r}.")
+    return int(size) if colon else DEFAULT_VOCABULARY
 
 
 def from_merges(vocabulary: dict[str, int], merges: Sequence[tuple[str, ...]], kind: str) -> LibraryTokenizer:

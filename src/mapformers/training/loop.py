@@ -18,7 +18,7 @@ from mapformers.evaluation import check_logits, evaluate, evaluate_splits
 from mapformers.files import write_json
 from mapformers.progress import StageDisplay, TrainingProgress
 from mapformers.runs import checkpoint, snapshots
-from mapformers.runs.config import RunConfig
+from mapformers.runs.config import RunConfig, TrainConfig
 from mapformers.runs.folder import RunFolder
 from mapformers.runs.moments import is_shard
 from mapformers.runs.provenance import provenance
@@ -138,6 +138,8 @@ class Trainer:
                     self._progress() as progress,
                 ):
                     progress.say(_in_words(hardware))
+                    if began == 0 and self.config.train.steps <= self.config.train.warmup_steps:
+                        progress.say(_only_warms_up(self.config.train))
                     self._learn(progress, requests)
             finally:
                 zero_mean_movement(self.model, False)
@@ -275,7 +277,7 @@ class Trainer:
         loss, score = self._over_processes(loss, score)
         record = {"step": self.step, "loss": loss, self.task.main_metric: float(score), "lr": rate, "grad_norm": norm}
         progress.update(self.step, loss, float(score))
-        self._write({**record, "sequences_per_second": round(progress.speed, 1)}, "train")
+        self._write({**record, "sequences_per_second": float(f"{progress.speed:.4g}")}, "train")
 
     def _over_processes(self, loss: float, score: Metric) -> tuple[float, Metric]:
         """The loss and the score of the whole batch, from those of each process's parts."""
@@ -371,3 +373,9 @@ def _in_words(hardware: dict[str, Any]) -> str:
     compiled = ", compiled" if hardware["compiled"] else ""
     name = hardware.get("name", hardware["device"])
     return f"Training on {name}, {processes}{threads}{hardware['precision']}{compiled}."
+
+
+def _only_warms_up(train: TrainConfig) -> str:
+    steps = f"all {train.steps:,} steps are" if train.steps > 1 else "the only step is"
+    few = f"{steps} within the {train.warmup_steps:,} of the warm-up"
+    return f"The learning rate only rises: {few}; choose fewer --warmup-steps, or a longer run."
