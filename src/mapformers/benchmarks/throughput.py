@@ -26,7 +26,7 @@ SIZES = {
     # The rows of the paper's table (A.9) and its neighbour: a step of every layer there is would take half an hour.
     "speed": Size("speed", 12, 768, 12, 4, 256, repeats=5, rows=("mapwm", "mapem", "mapwm-nc", "mapem-nc")),
     # The paper's language model as it is: GPT-2's vocabulary, 1024 tokens, rank 4, a tied head.
-    "language": Size("language", 12, 768, 12, 1, 1024, 50_257, repeats=9, rows=("mapwm",), preset="paper"),
+    "language": Size("language", 12, 768, 12, 1, 1024, 50_257, repeats=15, rows=("mapwm",), preset="paper"),
 }
 
 
