@@ -661,8 +661,12 @@ def test_a_bpe_in_the_making_does_not_keep_an_interruption_waiting(texts, tmp_pa
             over.wait(60)
 
     monkeypatch.setattr(preparation, "train_bpe", slowly)
-    with pytest.raises(KeyboardInterrupt):
-        prepare(texts, tmp_path / "data", tokenizer="bpe:270", console=quiet())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest-xdist ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            prepare(texts, tmp_path / "data", tokenizer="bpe:270", console=quiet())
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert makers[0].is_alive() and makers[0] is not threading.main_thread()
     over.set()
 
