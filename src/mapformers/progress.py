@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
 from rich.console import Console, RenderableType
@@ -14,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mapformers.stages import Stage, watched_by
+from mapformers.stages import Stage, innermost, listed, watched_by
 
 LINE_EVERY = 15.0  # seconds between plain lines
 FIRST_LINE = 1.5  # seconds before the first of them
@@ -196,7 +197,7 @@ class TrainingProgress:
 
     def __enter__(self) -> "TrainingProgress":
         if self.console.is_terminal:
-            self.stack.enter_context(watched_by(self._note))
+            self.stack.enter_context(watched_by(partial(listed, self.stages)))
             live = Live(console=self.console, get_renderable=self._drawn, refresh_per_second=4, transient=True)
             self.stack.enter_context(live)
         else:
@@ -236,15 +237,5 @@ class TrainingProgress:
         return Figures(self.step, self.steps, self.loss, self.score, speed * self.per_sequence, left, self.unit)
 
     def _drawn(self) -> RenderableType:
-        title = next((str(stage) for stage in reversed(list(self.stages))), self.title)
-        wordings = self._figures().wordings(title, self.metric)
+        wordings = self._figures().wordings(innermost(self.stages, self.title), self.metric)
         return one_line(wordings, self.console.width, self.step / self.steps)
-
-    @contextmanager
-    def _note(self, stage: Stage) -> Iterator[None]:
-        """A stage within the run, such as a measurement, has its place on the run's own line."""
-        self.stages.append(stage)
-        try:
-            yield
-        finally:
-            self.stages.remove(stage)

@@ -45,6 +45,21 @@ def doing(title: str, total: int | None = None) -> Iterator[Stage]:
 
 
 @contextmanager
+def listed(stages: list[Stage], stage: Stage) -> Iterator[None]:
+    """As a watcher, `partial(listed, stages)`: a stage is the last of the list while it is under way."""
+    stages.append(stage)
+    try:
+        yield
+    finally:
+        stages.remove(stage)
+
+
+def innermost(stages: list[Stage], otherwise: str) -> str:
+    """What is being done; a list that another thread may empty at any moment is read once."""
+    return next((str(stage) for stage in reversed(list(stages))), otherwise)
+
+
+@contextmanager
 def watched_by(watcher: Watcher | None) -> Iterator[None]:
     """Inside the ``with`` block, ``watcher`` is told of every stage, and no other is."""
     token = _watcher.set(watcher)

@@ -238,6 +238,13 @@ def test_a_seed_that_diverged_leaves_no_figure_of_its_row(data):
     assert [row[0] for row in stretch.rows] == ["RoPE"]
 
 
+def test_a_baseline_that_diverged_on_the_only_seed_leaves_no_difference(data):
+    runs = [run_of("RoPE"), run_of("CoPE")]
+    runs[0]["measures"]["validation"]["values"]["perplexity"] = None
+    [against] = [table for table in recipe_tables(LM, record(*runs)) if "against RoPE" in table.title]
+    assert against.rows[0][1:7] == ["–", "–", "1 and 1", "–", "–", "1"]
+
+
 def test_what_a_model_that_diverged_is_measured_by_can_be_kept(data, monkeypatch):
     """Losses that are no numbers become None, of which JSON has a word."""
     assert rounded([1.0, float("nan"), float("inf"), 0.1234567]) == [1.0, None, None, 0.12346]

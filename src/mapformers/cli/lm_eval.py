@@ -186,7 +186,7 @@ def plain_run(measured: Measured) -> dict[str, Any]:
         "run": measured.name,
         "step": measured.step,
         "split": measured.split,
-        "perplexity": None if windows is None else windows.perplexity,
+        "perplexity": measured.perplexity,
         "mean_of_last_five": measured.last_five,
         "windows": None if windows is None else list(windows.nats),
         "training": [{"tokens": point.tokens, "perplexity": point.perplexity} for point in measured.training],

@@ -1,14 +1,16 @@
 """Whether two groups of values differ: Welch's test over seeds, a paired test over what both were measured on."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mapformers.errors import require
 from mapformers.evaluation.aggregate import summarise
 
 LEVEL = 0.95  # of intervals
 TINY = 1e-300
+Each = TypeVar("Each")
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,12 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 def _not_zero(value: float) -> float:
     return value if abs(value) > TINY else TINY
+
+
+def in_both(first: Mapping[int, Each], second: Mapping[int, Each]) -> tuple[list[Each], list[Each]]:
+    """What two sides have of the seeds that both of them have, in one order: pairs."""
+    seeds = sorted(first.keys() & second.keys())
+    return [first[seed] for seed in seeds], [second[seed] for seed in seeds]
 
 
 def mean_losses(runs: Sequence[Sequence[float]]) -> list[float]:

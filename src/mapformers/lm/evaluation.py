@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapformers.errors import UserError, require
-from mapformers.evaluation.significance import Difference, mean_losses, paired, welch
+from mapformers.evaluation.significance import Difference, in_both, mean_losses, paired, welch
 from mapformers.lm.blimp import BlimpScores, Paradigm, score_blimp
 from mapformers.lm.corpus import Corpus, TokenText
 from mapformers.lm.documents import BrokenDocument, Document
@@ -77,6 +77,11 @@ class Measured:
     training: tuple[Point, ...]
     contexts: ContextLosses | None = None
     blimp: BlimpScores | None = None
+
+    @property
+    def perplexity(self) -> float | None:
+        """Of the windows."""
+        return None if self.windows is None else self.windows.perplexity
 
     @property
     def last_five(self) -> float | None:
@@ -225,8 +230,8 @@ def differences(first: Sequence[Measured], second: Sequence[Measured]) -> dict[s
     for context in contexts:
         losses = [mean_losses([curve.of(context) for curve in side]) for side in curves]
         found[f"context {context}, documents, paired"] = paired(*losses)
-    for name, perplexity in (("validation windows", of_windows), ("mean of the last five", of_last_five)):
-        groups, pairs = ([[perplexity(m) for m in side] for side in each] for each in (sides, shared))
+    for name, figure in (("validation windows", "perplexity"), ("mean of the last five", "last_five")):
+        groups, pairs = ([[getattr(m, figure) for m in side] for side in each] for each in (sides, shared))
         if None in (*groups[0], *groups[1]):
             continue
         if min(map(len, groups)) >= 2:
@@ -240,18 +245,9 @@ def of_shared_seeds(
     first: Sequence[Measured], second: Sequence[Measured]
 ) -> tuple[Sequence[Measured], Sequence[Measured]]:
     """The runs on seeds that both sides have, in one order; all runs, if they have none in common."""
-    one, other = ({m.seed: m for m in side} for side in (first, second))
-    seeds = sorted(one.keys() & other.keys())
-    return ([one[seed] for seed in seeds], [other[seed] for seed in seeds]) if seeds else (first, second)
+    one, other = in_both({m.seed: m for m in first}, {m.seed: m for m in second})
+    return (one, other) if one else (first, second)
 
 
-def of_windows(measured: Measured) -> float | None:
-    return None if measured.windows is None else measured.windows.perplexity
-
-
-def of_last_five(measured: Measured) -> float | None:
-    return measured.last_five
-
-
-def logarithms(perplexities: Sequence[float | None]) -> list[float]:
-    return [math.log(each) for each in perplexities if each is not None]
+def logarithms(perplexities: Sequence[float]) -> list[float]:
+    return list(map(math.log, perplexities))

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 
 from rich.console import Console
@@ -20,7 +21,7 @@ from rich.text import Text
 
 from mapformers.lm.tokenizer import pieces
 from mapformers.progress import StageDisplay
-from mapformers.stages import Stage, watched_by
+from mapformers.stages import Stage, innermost, listed, watched_by
 
 LINE_EVERY = 15.0  # seconds between plain lines
 
@@ -56,7 +57,8 @@ class PrepareProgress:
     def __enter__(self) -> "PrepareProgress":
         if self.bar is not None:
             self.stack.enter_context(self.bar)
-        self.stack.enter_context(watched_by(StageDisplay(self.console) if self.bar is None else self._note))
+        watcher = StageDisplay(self.console) if self.bar is None else partial(listed, self.stages)
+        self.stack.enter_context(watched_by(watcher))
         return self
 
     def __exit__(
@@ -85,16 +87,7 @@ class PrepareProgress:
 
     def words(self) -> str:
         """What is being done."""
-        return str(self.stages[-1]) if self.stages else self.title
-
-    @contextmanager
-    def _note(self, stage: Stage) -> Iterator[None]:
-        """A stage has its place on the line of the bar."""
-        self.stages.append(stage)
-        try:
-            yield
-        finally:
-            self.stages.remove(stage)
+        return innermost(self.stages, self.title)
 
     def counted(self, texts: Iterable[str], stage: Stage) -> Iterator[str]:
         """The texts that a BPE is made from, in pieces; how many characters they have; and what comes after them."""

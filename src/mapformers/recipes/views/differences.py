@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mapformers.evaluation.significance import Difference, mean_losses, p_text, paired, welch
+from mapformers.evaluation.significance import Difference, in_both, mean_losses, p_text, paired, welch
 from mapformers.recipes.measures import Figures, Measure
 from mapformers.recipes.recipe import Recipe
 from mapformers.recipes.record import lines_run, runs_of, whole
@@ -50,7 +50,7 @@ class DifferenceView(View):
         for line in lines_run(recipe, record, world):
             runs = runs_of(record, line, world)
             if line != self.against and reference:
-                both = in_both(runs, reference)
+                both = in_both(by_seed(runs), by_seed(reference))
                 windows = self._pairs([[self.windows.of(run) for run in side] for side in both])
                 documents = self._pairs(
                     [[document_losses(self.documents, run, self.context) for run in side] for side in both]
@@ -72,12 +72,12 @@ class DifferenceView(View):
     def _seeds(self, runs: Runs, reference: Runs) -> list[str]:
         """Welch's test with its interval and p, and how many seeds; then the same seed by seed."""
         ours, theirs = (self._logs(each) for each in (runs, reference))
-        both = in_both(runs, reference)
+        both = in_both(by_seed(runs), by_seed(reference))
         one, other = (self._logs(each) for each in both)
         groups, pairs = ["–", "–", f"{len(runs)} and {len(reference)}"], ["–", "–", str(len(both[0]))]
         if min(len(ours), len(theirs)) >= 2:
             groups[:2] = cells_of(welch(ours, theirs))
-        if len(one) == 1:
+        if len(one) == len(other) == 1:
             pairs[0] = percent(math.expm1(one[0] - other[0]))
         elif len(one) == len(other) >= 2:
             pairs[:2] = cells_of(paired(one, other))
@@ -96,11 +96,8 @@ class DifferenceView(View):
         return [*cells_of(found), str(found.n[0])]
 
 
-def in_both(runs: Runs, reference: Runs) -> tuple[Runs, Runs]:
-    """Of two rows, the runs on seeds that both have, in one order."""
-    shared = sorted({run["seed"] for run in runs} & {run["seed"] for run in reference})
-    first, second = ({run["seed"]: run for run in side} for side in (runs, reference))
-    return [first[seed] for seed in shared], [second[seed] for seed in shared]
+def by_seed(runs: Runs) -> dict[int, Mapping[str, Any]]:
+    return {run["seed"]: run for run in runs}
 
 
 def document_losses(measure: Measure, run: Mapping[str, Any], context: int) -> Losses:
